@@ -1,0 +1,34 @@
+# `make test` and `make reproduce` set themselves up: all they need is Python 3.11 or newer with pip.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: test lint unit slow bench reproduce clean
+
+test: lint unit
+
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedfv needs Python 3.11 or newer; name one with make PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+lint: .venv/.ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: .venv/.ready
+	$(BIN)/pytest
+
+slow: .venv/.ready
+	$(BIN)/pytest -m slow
+
+bench: .venv/.ready
+	$(BIN)/python benchmarks/aggregation.py
+
+reproduce:
+	@echo "The experiments of the paper are not here yet; so far there are the rules (make test, make bench)."
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,193 @@
+"""The three passes over a big matrix that everything else is built on: compiled, threaded, in double precision.
+
+A server rule is bound by memory, not by arithmetic: it costs as much as it reads. BLAS can multiply single-precision
+numbers in double precision only after a converted copy was made, so these loops convert in registers and read each
+number once. They sum over fixed chunks of columns, so the bits do not depend on the number of threads.
+What numba cannot read (a GPU's memory, half precision, a strided view) goes through torch, chunk by chunk.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+__all__ = ["combine", "gramian", "products", "spans"]
+
+CHUNK = 1 << 12  # columns of one partial sum: a handful of rows of this length stay in the cache
+_BLAS_ROWS = 24  # a Gramian of more rows than this is bound by arithmetic, and BLAS is faster
+
+Array = NDArray[np.floating]
+
+
+def gramian(rows: Float[Tensor, "m d"], columns: range) -> Float[Tensor, "m m"]:
+    """`rows @ rows.T` in double, over these columns."""
+    m = len(rows)
+    if _is_plain(rows) and m <= _BLAS_ROWS:
+        matrix, partial = rows.numpy(), np.zeros((_chunks(columns), m, m))
+        _in_threads(lambda part, chunks: _gramian(matrix, part.start, part.stop, partial[chunks]), columns, m)
+        lower = partial.sum(axis=0)
+        return torch.from_numpy(lower + np.tril(lower, -1).T)
+    total = torch.zeros(m, m, dtype=torch.double, device=rows.device)
+    for part in spans(columns, max(1, (1 << 19) // m)):
+        double = rows[:, part].double()
+        total.addmm_(double, double.mT)
+    return total
+
+
+def products(rows: Float[Tensor, "m d"], vector: Float[Tensor, " d"], columns: range) -> Float[Tensor, " m"]:
+    """`rows @ vector` in double, over these columns."""
+    m = len(rows)
+    if _is_plain(rows) and _is_plain(vector):
+        matrix, factor, partial = rows.numpy(), vector.numpy(), np.zeros((_chunks(columns), m))
+        _in_threads(lambda part, chunks: _products(matrix, factor, part.start, part.stop, partial[chunks]), columns, m)
+        return torch.from_numpy(partial.sum(axis=0))
+    total = torch.zeros(m, dtype=torch.double, device=rows.device)
+    for part in spans(columns, CHUNK):
+        total.addmv_(rows[:, part].double(), vector[part].double())
+    return total
+
+
+def combine(
+    vector: Float[Tensor, " d"], keep: float, weights: Float[Tensor, " m"], rows: Float[Tensor, "m d"], columns: range
+) -> None:
+    """`vector = keep * vector + weights @ rows` over these columns: in place, summed in double, rounded once.
+
+    With `keep` zero the vector is not read, and rows of weight zero never are.
+    """
+    if _is_plain(rows) and _is_plain(vector):
+        used = weights.nonzero().flatten()
+        target, matrix, index, factor = vector.numpy(), rows.numpy(), used.numpy(), weights[used].numpy()
+        _in_threads(
+            lambda part, _: _combine(target, keep, factor, index, matrix, part.start, part.stop), columns, len(used) + 1
+        )
+        return
+    factors = weights.to(rows.device)
+    for part in spans(columns, CHUNK):
+        sums = factors @ rows[:, part].double()
+        vector[part] = sums + keep * vector[part].double() if keep else sums
+
+
+def spans(columns: range, width: int) -> Iterator[slice]:
+    """The columns in pieces of at most this width."""
+    return (slice(start, min(start + width, columns.stop)) for start in range(columns.start, columns.stop, width))
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether the compiled loops can read it: single or double precision in main memory, without gaps."""
+    return tensor.dtype in (torch.float32, torch.float64) and tensor.device.type == "cpu" and tensor.is_contiguous()
+
+
+def _chunks(columns: range) -> int:
+    return -(-len(columns) // CHUNK)
+
+
+def _in_threads(run: Callable[[range, slice], None], columns: range, rows: int) -> None:
+    """Calls `run(part, chunks)` for parts of the columns that begin at a chunk, one for each of torch's threads."""
+    threads = torch.get_num_threads() if rows * len(columns) > 1 << 18 else 1  # below, threads cost more than they save
+    each = -(-_chunks(columns) // threads)
+    parts = [(columns[i * CHUNK : (i + each) * CHUNK], slice(i, i + each)) for i in range(0, _chunks(columns), each)]
+    waiting = [_pool().submit(run, *part) for part in parts[1:]]
+    run(*parts[0])
+    for task in waiting:
+        task.result()
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="fedfv")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+# Sums may be reordered, which is what lets them be vectorised; NaN and Inf keep their meaning.
+_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+
+
+@_compiled
+def _gramian(matrix: Array, start: int, stop: int, partial: Array) -> None:
+    """Lower triangle of the Gramian of each chunk. Pairs of rows share what they load: twice as fast as one by one."""
+    m = matrix.shape[0]
+    width = 256
+    tile = np.zeros((m + 1, width))  # an odd last row is paired with zeros
+    for chunk in range(partial.shape[0]):
+        end = min(start + (chunk + 1) * CHUNK, stop)
+        for low in range(start + chunk * CHUNK, end, width):
+            n = min(width, end - low)
+            for i in range(m):
+                for k in range(n):
+                    tile[i, k] = matrix[i, low + k]
+            for i in range(0, m, 2):
+                for j in range(0, i + 1, 2):
+                    s00, s01, s10, s11 = 0.0, 0.0, 0.0, 0.0
+                    for k in range(n):
+                        s00 += tile[i, k] * tile[j, k]
+                        s01 += tile[i, k] * tile[j + 1, k]
+                        s10 += tile[i + 1, k] * tile[j, k]
+                        s11 += tile[i + 1, k] * tile[j + 1, k]
+                    partial[chunk, i, j] += s00
+                    if j < i:
+                        partial[chunk, i, j + 1] += s01
+                    if i + 1 < m:
+                        partial[chunk, i + 1, j] += s10
+                        partial[chunk, i + 1, j + 1] += s11
+
+
+@_compiled
+def _products(matrix: Array, vector: Array, start: int, stop: int, partial: Array) -> None:
+    """Four rows at a time: four sums hide each other's latency, and the vector is converted once for them."""
+    m = matrix.shape[0]
+    for chunk in range(partial.shape[0]):
+        low = start + chunk * CHUNK
+        n = min(CHUNK, stop - low)
+        v = vector[low : low + n]
+        for i in range(0, m - m % 4, 4):
+            r0, r1 = matrix[i, low : low + n], matrix[i + 1, low : low + n]
+            r2, r3 = matrix[i + 2, low : low + n], matrix[i + 3, low : low + n]
+            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+            for k in range(n):
+                factor = np.float64(v[k])
+                s0 += np.float64(r0[k]) * factor
+                s1 += np.float64(r1[k]) * factor
+                s2 += np.float64(r2[k]) * factor
+                s3 += np.float64(r3[k]) * factor
+            partial[chunk, i], partial[chunk, i + 1], partial[chunk, i + 2], partial[chunk, i + 3] = s0, s1, s2, s3
+        for i in range(m - m % 4, m):
+            r0 = matrix[i, low : low + n]
+            s0 = 0.0
+            for k in range(n):
+                s0 += np.float64(r0[k]) * np.float64(v[k])
+            partial[chunk, i] = s0
+
+
+@_compiled
+def _combine(
+    vector: Array, keep: float, weights: Array, used: NDArray[np.int64], matrix: Array, start: int, stop: int
+) -> None:
+    m = len(used)
+    width = 1024
+    total = np.empty(width)
+    for low in range(start, stop, width):
+        n = min(width, stop - low)
+        v = vector[low : low + n]
+        for k in range(n):
+            total[k] = keep * v[k] if keep != 0.0 else 0.0
+        for i in range(0, m - m % 4, 4):
+            w0, w1, w2, w3 = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+            r0, r1 = matrix[used[i], low : low + n], matrix[used[i + 1], low : low + n]
+            r2, r3 = matrix[used[i + 2], low : low + n], matrix[used[i + 3], low : low + n]
+            for k in range(n):
+                total[k] += w0 * r0[k] + w1 * r1[k] + w2 * r2[k] + w3 * r3[k]
+        for i in range(m - m % 4, m):
+            w0, r0 = weights[i], matrix[used[i], low : low + n]
+            for k in range(n):
+                total[k] += w0 * r0[k]
+        for k in range(n):
+            v[k] = total[k]

@@ -1,0 +1,22 @@
+"""The server rules. Each is a frozen dataclass of its hyper-parameters; none owns the loop."""
+
+from typing import Any
+
+from fedfv.aggregators._afl import AFL
+from fedfv.aggregators._fedavg import FedAvg
+from fedfv.aggregators._fedfa import FedFa
+from fedfv.aggregators._fedfv import FedFV
+from fedfv.aggregators._fedmgda import FedMGDA
+from fedfv.aggregators._qfedavg import QFedAvg
+from fedfv.core import Aggregator
+
+__all__ = ["AFL", "AGGREGATORS", "FedAvg", "FedFV", "FedFa", "FedMGDA", "QFedAvg"]
+
+AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
+    "fedavg": FedAvg,
+    "afl": AFL,
+    "qfedavg": QFedAvg,
+    "fedfa": FedFa,
+    "fedmgda": FedMGDA,
+    "fedfv": FedFV,
+}

@@ -1,0 +1,30 @@
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from fedfv import linalg
+from fedfv.aggregators._checks import check_choice
+from fedfv.core import Empty, Replies
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """Average of the updates (McMahan et al., AISTATS 2017, Algorithm 1).
+
+    >>> FedAvg()
+    FedAvg(weighting='size')
+    """
+
+    weighting: Literal["size", "uniform"] = "size"
+
+    def __post_init__(self) -> None:
+        check_choice(self, "weighting", ("size", "uniform"))
+
+    def init(self, num_clients: int, dim: int) -> Empty:
+        return Empty()
+
+    def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
+        weights = replies.sizes.double() if self.weighting == "size" else replies.sizes.new_ones(len(replies.sizes))
+        return linalg.combine(weights / weights.sum(), replies.updates), state

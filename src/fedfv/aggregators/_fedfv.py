@@ -1,0 +1,109 @@
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from fedfv import linalg
+from fedfv.aggregators._checks import check_choice, check_count, check_number
+from fedfv.aggregators._history import History
+from fedfv.core import Replies
+from fedfv.seeding import rng
+
+# What is left when terms of length 1 cancel: below these it is rounding, and no direction at all.
+_ROUNDING_OF_SUM = 1e-12  # of a sum in double precision
+_ROUNDING_OF_STEP = 16  # of a projection of the stored direction, in units of its type's precision
+
+
+@dataclass(frozen=True)
+class FedFV:
+    """Federated fair averaging (Wang et al., IJCAI 2021, Algorithms 1-3).
+
+    The updates of the round are ordered by loss; from each is removed what conflicts with the others (internal
+    conflicts), then from their average what conflicts with recent updates of absent clients (external conflicts), and
+    the length of the plain average is restored. A direction of zero stays zero.
+
+    It needs every client's update in the clear, so it cannot run under secure aggregation, and it believes the losses
+    it is told. With more than two clients the direction may still conflict with some of them.
+
+    Args:
+        alpha: the share of clients, those with the largest losses, that keep their update as it is.
+        tau: for how many rounds an absent client's last update is protected; 0 for none.
+        order: in which the updates serve as targets of the projections. "loss" is ascending, so the largest loss comes
+            last and is conflicted with least; "reverse" and "random" are for comparison (the paper's Table 4).
+        seed: of the random order.
+
+    >>> FedFV(alpha=0.1, tau=10)
+    FedFV(alpha=0.1, tau=10, order='loss', seed=0)
+    """
+
+    alpha: float = 0.1
+    tau: int = 1
+    order: Literal["loss", "random", "reverse"] = "loss"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_number(self, "alpha", 0, 1)
+        check_count(self, "tau")
+        check_choice(self, "order", ("loss", "random", "reverse"))
+        check_count(self, "seed")
+
+    def init(self, num_clients: int, dim: int) -> History:
+        return History.empty(num_clients)
+
+    def __call__(self, replies: Replies, state: History) -> tuple[Float[Tensor, " d"], History]:
+        updates = replies.updates
+        gramian = linalg.gramian(updates)
+        by_loss = _by_loss(replies)
+        fair = linalg.deconflict(gramian, self._targets(replies, by_loss), self._kept(by_loss)).mean(dim=0)
+        direction = linalg.combine(fair, updates)
+        rounding = _ROUNDING_OF_SUM * float(fair.abs() @ gramian.diagonal().sqrt())
+
+        if self.tau:
+            state = state.noting(replies)
+            if replies.round >= self.tau:
+                rounding += _ROUNDING_OF_STEP * torch.finfo(direction.dtype).eps * linalg.length(direction)
+                self._mitigate_external(direction, replies.round, state)
+            state = state.remembering(replies, gramian, self.tau)
+
+        equal = torch.full_like(fair, 1 / len(fair))
+        length = linalg.length(direction)
+        factor = linalg.length_of_combination(equal, updates, gramian) / length if length > rounding else 0.0
+        linalg.rescale(direction, factor)
+        return direction, state
+
+    def _targets(self, replies: Replies, by_loss: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
+        if self.order == "random":
+            shuffled = rng(self.seed, "order of FedFV", replies.round).permutation(len(by_loss))
+            return replies.clients.argsort()[torch.from_numpy(shuffled)]
+        return by_loss.flip(0) if self.order == "reverse" else by_loss
+
+    def _kept(self, by_loss: Int[Tensor, " m"]) -> Bool[Tensor, " m"]:
+        """The clients with the largest losses: m - ceil((m - 1)(1 - alpha)) of them, but none if alpha is 0."""
+        kept = torch.zeros(len(by_loss), dtype=torch.bool)
+        if self.alpha > 0:
+            changed = math.ceil((len(by_loss) - 1) * (1 - self.alpha) - 1e-9)  # 10 * (1 - 0.7) is a little over 3
+            kept[by_loss[changed:]] = True
+        return kept
+
+    def _mitigate_external(self, direction: Float[Tensor, " d"], round: int, history: History) -> None:
+        """Algorithm 3, in place.
+
+        It works on the vector, not on a Gramian of all that is remembered: that would be m times the arithmetic.
+        """
+        for past in history.past_rounds():
+            if past.round < round - self.tau:
+                continue
+            products = linalg.products(past.updates, direction)
+            conflicting = (past.standing(history.last_replies) & (products < 0)).double()
+            square = float(conflicting @ past.gramian @ conflicting)
+            if square > 0:
+                linalg.accumulate(direction, -float(products @ conflicting) / square * conflicting, past.updates)
+
+
+def _by_loss(replies: Replies) -> Int[Tensor, " m"]:
+    """Positions in ascending order of loss, ties by client, so that the order of the replies does not matter."""
+    by_client = replies.clients.argsort()
+    return by_client[replies.losses[by_client].argsort(stable=True)]

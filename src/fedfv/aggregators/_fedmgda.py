@@ -1,0 +1,42 @@
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from fedfv import linalg
+from fedfv.aggregators._checks import check_number
+from fedfv.core import Empty, Replies
+
+
+@dataclass(frozen=True)
+class FedMGDA:
+    """FedMGDA+ (Hu et al., 2020): the shortest convex combination of the normalised updates, near the average by size.
+
+    With u_k = g_k / |g_k|, lambda minimises |sum_k lambda_k u_k|^2 over the simplex, no entry further than epsilon from
+    lambda_0, the weights by size; the direction is eta * sum_k lambda_k u_k. An update of zero stays zero.
+
+    Args:
+        eta: the server's step; the clients' learning rate in the paper's experiments.
+    """
+
+    epsilon: float = 0.1
+    eta: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_number(self, "epsilon", 0, 1)
+        check_number(self, "eta", 0, open_low=True)
+
+    def init(self, num_clients: int, dim: int) -> Empty:
+        return Empty()
+
+    def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
+        gramian = linalg.gramian(replies.updates)
+        lengths = gramian.diagonal().sqrt()
+        inverse = lengths.reciprocal().masked_fill(lengths == 0, 0)
+        by_size = replies.sizes.double() / replies.sizes.double().sum()
+        weights = linalg.min_norm_weights(
+            gramian * inverse[:, None] * inverse,
+            lower=(by_size - self.epsilon).clamp(min=0),
+            upper=(by_size + self.epsilon).clamp(max=1),
+        )
+        return linalg.combine(self.eta * weights * inverse, replies.updates), state

@@ -1,0 +1,71 @@
+"""What FedFV remembers of clients that are absent."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from fedfv.core import Replies
+from fedfv.mapped import MappedMatrix, Matrix
+
+
+class PastRound(NamedTuple):
+    """The updates of one round that is over."""
+
+    round: int
+    clients: Int[Tensor, " m"]
+    updates: Matrix
+    gramian: Float[Tensor, "m m"]
+
+    def standing(self, last_replies: Int[Tensor, " N"]) -> Bool[Tensor, " m"]:
+        """Whose update of that round is still the last one."""
+        return last_replies[self.clients] == self.round
+
+    def reduced(self, standing: Bool[Tensor, " m"]) -> "PastRound":
+        """Without the rows that no longer stand. Those of a file cost no memory, and are left where they are."""
+        if standing.all() or isinstance(self.updates, MappedMatrix):
+            return self
+        gramian = self.gramian[standing][:, standing]
+        return PastRound(self.round, self.clients[standing], self.updates[standing], gramian)
+
+
+class History(NamedTuple):
+    """The recent updates of all clients, round by round, the oldest first.
+
+    The matrices are those that were sent, not copies of them: to remember a round costs nothing.
+    """
+
+    last_replies: Int[Tensor, " N"]  # the paper's t_k: the round of each client's last reply, -1 before the first
+    rounds: Int[Tensor, " r"]
+    clients: tuple[Int[Tensor, " m"], ...]
+    updates: tuple[Matrix, ...]
+    gramians: tuple[Float[Tensor, "m m"], ...]
+
+    @staticmethod
+    def empty(num_clients: int) -> "History":
+        return History(torch.full((num_clients,), -1), torch.zeros(0, dtype=torch.long), (), (), ())
+
+    def past_rounds(self) -> list[PastRound]:
+        columns = (self.rounds.tolist(), self.clients, self.updates, self.gramians)
+        return [PastRound(*row) for row in zip(*columns, strict=True)]
+
+    def noting(self, replies: Replies) -> "History":
+        """With the clients of this round seen; their earlier updates no longer stand for anyone."""
+        last_replies = self.last_replies.clone()
+        last_replies[replies.clients] = replies.round
+        return self._replace(last_replies=last_replies)
+
+    def remembering(self, replies: Replies, gramian: Float[Tensor, "m m"], tau: int) -> "History":
+        """With the updates of this round, and without what cannot matter in the next `tau` rounds any more.
+
+        Rounds that are too old, or of which no row stands, are dropped. Single rows are dropped, by a copy of the rest,
+        only when there would be more rows than clients. So there are at most min(N, tau * m) of them.
+        """
+        now = PastRound(replies.round, replies.clients, replies.updates, gramian)
+        recent = [past for past in self.past_rounds() if past.round > now.round - tau]
+        recent = [past for past in recent if past.standing(self.last_replies).any()] + [now]
+        if sum(len(past.clients) for past in recent) > len(self.last_replies):
+            recent = [past.reduced(past.standing(self.last_replies)) for past in recent]
+        rounds, clients, updates, gramians = zip(*recent, strict=True)
+        return History(self.last_replies, torch.tensor(rounds), clients, updates, gramians)

@@ -1,0 +1,196 @@
+"""Linear algebra of a few very long rows: what the rules need, without a word about clients.
+
+The small things (Gramians, weights) are double-precision tensors in main memory; the long ones keep their type and
+device. Everything that touches d is one of three passes, over a tensor or over a file that is mapped into memory.
+"""
+
+import math
+from collections.abc import Iterable
+from functools import reduce
+
+import daqp
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from fedfv import _kernels
+from fedfv.mapped import MappedMatrix, Matrix
+
+__all__ = [
+    "accumulate",
+    "combine",
+    "deconflict",
+    "finite_rows",
+    "gramian",
+    "length",
+    "length_of_combination",
+    "min_norm_weights",
+    "products",
+    "project_simplex",
+    "rescale",
+    "squared_lengths",
+]
+
+
+def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
+    """Inner products of the rows, summed in double precision.
+
+    Single precision is not enough: of two nearly opposite rows it loses all that they do not share.
+
+    >>> gramian(torch.tensor([[3.0, 4.0], [-4.0, 3.0]]))
+    tensor([[25.,  0.],
+            [ 0., 25.]], dtype=torch.float64)
+    """
+    rows = _rows(matrix)
+    return _total(_kernels.gramian(rows, columns) for columns in _pieces(matrix))
+
+
+def squared_lengths(matrix: Matrix) -> Float[Tensor, " m"]:
+    """Squared Euclidean length of each row, summed in double precision."""
+    rows = _rows(matrix)
+    parts = (part for columns in _pieces(matrix) for part in _kernels.spans(columns, 1 << 14))
+    return _total(rows[:, part].double().square().sum(dim=1) for part in parts)
+
+
+def products(matrix: Matrix, vector: Float[Tensor, " d"]) -> Float[Tensor, " m"]:
+    """Inner product of each row with `vector`, summed in double precision."""
+    rows = _rows(matrix)
+    return _total(_kernels.products(rows, vector, columns) for columns in _pieces(matrix))
+
+
+def combine(weights: Float[Tensor, " m"], matrix: Matrix) -> Float[Tensor, " d"]:
+    """`weights @ matrix`, summed in double precision and rounded once to the type of the matrix.
+
+    >>> combine(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0], [3.0, 2.0]]))
+    tensor([2., 1.])
+    """
+    rows = _rows(matrix)
+    vector = torch.empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    _combine(vector, 0.0, weights, matrix)
+    return vector
+
+
+def accumulate(vector: Float[Tensor, " d"], weights: Float[Tensor, " m"], matrix: Matrix) -> None:
+    """Adds `weights @ matrix` to `vector`, in place."""
+    _combine(vector, 1.0, weights, matrix)
+
+
+def length(vector: Float[Tensor, " d"]) -> float:
+    """Euclidean length, summed in double precision."""
+    return products(vector[None], vector).sqrt().item()
+
+
+def length_of_combination(weights: Float[Tensor, " m"], matrix: Matrix, gramian: Float[Tensor, "m m"]) -> float:
+    """Length of `weights @ matrix`: from the Gramian, unless so much cancels that more than four digits are lost."""
+    square = float(weights @ gramian @ weights)
+    without_cancelling = float(weights.square() @ gramian.diagonal())
+    return math.sqrt(square) if square > 1e-4 * without_cancelling else length(combine(weights, matrix))
+
+
+def rescale(vector: Float[Tensor, " d"], factor: float) -> None:
+    """Multiplies `vector` by `factor`, in place."""
+    _combine(vector, factor, torch.zeros(1, dtype=torch.double), vector[None])
+
+
+def finite_rows(matrix: Matrix) -> Bool[Tensor, " m"]:
+    """Which rows hold no NaN and no Inf, by reading the matrix once.
+
+    >>> finite_rows(torch.tensor([[1.0, 2.0], [torch.inf, 0.0]]))
+    tensor([ True, False])
+    """
+    rows = _rows(matrix)
+    # A product with any row is finite only if both are; where it is not, that row is looked at again on its own.
+    finite = products(matrix, rows[0]).isfinite()
+    for i in (~finite).nonzero().flatten().tolist():
+        finite[i] = all(rows[i, part].isfinite().all() for part in _kernels.spans(range(rows.shape[1]), 1 << 20))
+    return finite
+
+
+def deconflict(
+    gramian: Float[Tensor, "m m"], order: Int[Tensor, " m"], kept: Bool[Tensor, " m"]
+) -> Float[Tensor, "m m"]:
+    """Each row after what conflicts with the other rows was projected out of it, as coefficients over the rows.
+
+    Row i meets the others as targets j in `order`; where the inner product of what is left of it with the *original*
+    row j is negative, it is projected onto the normal plane of row j. Rows that are `kept` stay as they are.
+    One step a target serves all rows at once: what is left of row i is g_i - sum_l S[l, i] g_l over the targets l so
+    far, so its product with the next target j is K[i, j] - sum_l S[l, i] K[l, j].
+
+    >>> K = gramian(torch.tensor([[1.0, 0.0], [-1.0, 1.0]]))
+    >>> deconflict(K, torch.tensor([0, 1]), torch.tensor([False, False]))
+    tensor([[1.0000, 0.5000],
+            [1.0000, 1.0000]], dtype=torch.float64)
+    """
+    m = len(gramian)
+    K = gramian[order][:, order]
+    squares = K.diagonal()
+    fixed = kept[order]
+    S = torch.zeros_like(K)
+    for j in range(m):
+        if squares[j] > 0:
+            conflict = torch.addmv(K[j], S[:j].mT, K[j, :j], alpha=-1).clamp_(max=0)
+            conflict[j] = 0
+            S[j] = conflict.masked_fill_(fixed, 0) / squares[j]
+    coefficients = torch.empty_like(K)
+    coefficients[order[:, None], order] = torch.eye(m, dtype=K.dtype) - S.mT
+    return coefficients
+
+
+def project_simplex(point: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+    """The nearest vector of non-negative entries that sum to 1.
+
+    By sorting (Held, Wolfe and Crowder, Mathematical Programming 1974).
+
+    >>> project_simplex(torch.tensor([0.5, 1.5]))
+    tensor([0., 1.])
+    """
+    descending = point.sort(descending=True).values
+    counts = torch.arange(1, len(point) + 1, dtype=point.dtype)
+    shifts = (descending.cumsum(dim=0) - 1) / counts
+    support = int((descending > shifts).sum())
+    return (point - shifts[support - 1]).clamp(min=0)
+
+
+def min_norm_weights(
+    gramian: Float[Tensor, "m m"], lower: Float[Tensor, " m"], upper: Float[Tensor, " m"]
+) -> Float[Tensor, " m"]:
+    """The weights with which the sum of the rows is shortest: min w' K w for sum w = 1 and lower <= w <= upper.
+
+    Solved exactly by a dual active-set method (DAQP). Where many weights give the shortest sum, as with more rows than
+    dimensions, those nearest to equal are taken.
+
+    >>> K = torch.tensor([[1.0, 0.0], [0.0, 3.0]], dtype=torch.double)
+    >>> min_norm_weights(K, torch.zeros(2), torch.ones(2))
+    tensor([0.7500, 0.2500], dtype=torch.float64)
+    """
+    m = len(gramian)
+    K = gramian.numpy()
+    # The ridge makes a singular problem strictly convex; measured, it moves the optimality conditions by 1e-11.
+    ridge = 1e-10 * max(float(K.diagonal().max()), np.finfo(float).tiny)
+    low, high = lower.double().numpy(), upper.double().numpy()
+    equality = np.append(np.zeros(m, dtype=np.int32), np.int32(5))  # 5 is DAQP's mark of an equation
+    weights, _, status, _ = daqp.solve(
+        K + ridge * np.eye(m), np.zeros(m), np.ones((1, m)), np.append(high, 1.0), np.append(low, 1.0), equality
+    )
+    if status != 1:
+        raise ValueError(f"`lower` and `upper` must leave room for weights that sum to 1, got {lower} and {upper}.")
+    return torch.from_numpy(weights).clamp(lower.double(), upper.double())
+
+
+def _rows(matrix: Matrix) -> Float[Tensor, "m d"]:
+    return matrix.tensor if isinstance(matrix, MappedMatrix) else matrix.detach()
+
+
+def _pieces(matrix: Matrix) -> Iterable[range]:
+    return matrix.pieces() if isinstance(matrix, MappedMatrix) else [range(matrix.shape[1])]
+
+
+def _total(parts: Iterable[Tensor]) -> Tensor:
+    return reduce(torch.add, parts).cpu()
+
+
+def _combine(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix) -> None:
+    rows = _rows(matrix)
+    for columns in _pieces(matrix):
+        _kernels.combine(vector, keep, weights.double(), rows, columns)
