@@ -8,7 +8,7 @@ __all__ = ["rng"]
 
 
 def rng(seed: int, *address: int | str) -> np.random.Generator:
-    """A fresh generator from where it is used: the same numbers for the same seed and address, unrelated ones for others.
+    """A fresh generator from its address: the same numbers for the same seed and address, unrelated ones for others.
 
     No generator lives from one round to the next, so a run that is resumed draws what the uninterrupted one drew.
 

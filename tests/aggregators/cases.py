@@ -1,0 +1,31 @@
+"""Every rule, and what it claims. A new rule is one line here."""
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from fedfv import AFL, Aggregator, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg
+
+
+class Case(NamedTuple):
+    rule: Aggregator[Any]
+    degree: int | None  # updates times c give a direction times c ** degree; None where the rule claims nothing
+
+
+CASES = [
+    Case(FedAvg(), degree=1),
+    Case(FedAvg(weighting="uniform"), degree=1),
+    Case(AFL(eta_lambda=0.1), degree=1),
+    Case(QFedAvg(q=0), degree=1),
+    Case(QFedAvg(q=2), degree=None),
+    Case(FedFa(), degree=1),
+    Case(FedFa(weighting="uniform", momentum="subtracted"), degree=1),
+    Case(FedMGDA(epsilon=0.05), degree=0),
+    Case(FedMGDA(epsilon=1.0), degree=0),
+    Case(FedFV(alpha=0.1, tau=0), degree=1),
+    Case(FedFV(alpha=0.5, tau=2), degree=1),
+    Case(FedFV(alpha=0.0, tau=3, order="random"), degree=1),
+    Case(FedFV(alpha=0.0, tau=1, order="reverse"), degree=1),
+]
+
+every_case = pytest.mark.parametrize("case", CASES, ids=[repr(case.rule) for case in CASES])
