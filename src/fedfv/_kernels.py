@@ -20,7 +20,7 @@ from torch import Tensor
 
 __all__ = ["combine", "gramian", "products", "spans"]
 
-CHUNK = 1 << 12  # columns of one partial sum: a handful of rows of this length stay in the cache
+CHUNK = 1 << 14  # columns of one partial sum; measured: shorter runs through memory are slower
 _BLAS_ROWS = 24  # a Gramian of more rows than this is bound by arithmetic, and BLAS is faster
 
 Array = NDArray[np.floating]
@@ -32,13 +32,16 @@ def gramian(rows: Float[Tensor, "m d"], columns: range) -> Float[Tensor, "m m"]:
     if _is_plain(rows) and m <= _BLAS_ROWS:
         matrix, partial = rows.numpy(), np.zeros((_chunks(columns), m, m))
         _in_threads(lambda part, chunks: _gramian(matrix, part.start, part.stop, partial[chunks]), columns, m)
-        lower = partial.sum(axis=0)
-        return torch.from_numpy(lower + np.tril(lower, -1).T)
+        return _symmetric(torch.from_numpy(partial.sum(axis=0)))
     total = torch.zeros(m, m, dtype=torch.double, device=rows.device)
-    for part in spans(columns, max(1, (1 << 19) // m)):
-        double = rows[:, part].double()
-        total.addmm_(double, double.mT)
-    return total
+    blocks = [slice(start, start + m // 4 + 1) for start in range(0, m, m // 4 + 1)]
+    width = max(1, (1 << 19) // m)
+    buffer = torch.empty(m, width, dtype=torch.double, device=rows.device)
+    for part in spans(columns, width):
+        double = buffer[:, : part.stop - part.start].copy_(rows[:, part])
+        for block in blocks:  # of a symmetric matrix only what is left of the diagonal
+            total[block, : block.stop].addmm_(double[block], double[: block.stop].mT)
+    return _symmetric(total)
 
 
 def products(rows: Float[Tensor, "m d"], vector: Float[Tensor, " d"], columns: range) -> Float[Tensor, " m"]:
@@ -84,19 +87,34 @@ def _is_plain(tensor: Tensor) -> bool:
     return tensor.dtype in (torch.float32, torch.float64) and tensor.device.type == "cpu" and tensor.is_contiguous()
 
 
+def _symmetric(lower: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
+    """The lower triangle on both sides; without `tril`, which wakes torch's threads to spin beside ours."""
+    row = torch.arange(len(lower), device=lower.device)
+    return torch.where(row[:, None] >= row, lower, lower.mT)
+
+
 def _chunks(columns: range) -> int:
     return -(-len(columns) // CHUNK)
 
 
 def _in_threads(run: Callable[[range, slice], None], columns: range, rows: int) -> None:
-    """Calls `run(part, chunks)` for parts of the columns that begin at a chunk, one for each of torch's threads."""
-    threads = torch.get_num_threads() if rows * len(columns) > 1 << 18 else 1  # below, threads cost more than they save
-    each = -(-_chunks(columns) // threads)
-    parts = [(columns[i * CHUNK : (i + each) * CHUNK], slice(i, i + each)) for i in range(0, _chunks(columns), each)]
-    waiting = [_pool().submit(run, *part) for part in parts[1:]]
-    run(*parts[0])
-    for task in waiting:
-        task.result()
+    """Calls `run(part, chunks)` for parts of the columns that begin at a chunk, in as many threads as torch has.
+
+    Each thread takes the next part when it is done with one, so that one that is held up holds up nobody.
+    """
+    chunks = _chunks(columns)
+    threads = torch.get_num_threads() if rows * len(columns) > 1 << 20 else 1  # below, they cost more than they save
+    each = -(-chunks // (4 * threads if threads > 1 else 1))
+    parts = iter([(columns[i * CHUNK : (i + each) * CHUNK], slice(i, i + each)) for i in range(0, chunks, each)])
+
+    def work() -> None:
+        for part in parts:
+            run(*part)
+
+    helpers = [_pool().submit(work) for _ in range(threads - 1)]
+    work()
+    for helper in helpers:
+        helper.result()
 
 
 @cache
@@ -115,23 +133,26 @@ _compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}
 def _gramian(matrix: Array, start: int, stop: int, partial: Array) -> None:
     """Lower triangle of the Gramian of each chunk. Pairs of rows share what they load: twice as fast as one by one."""
     m = matrix.shape[0]
-    width = 256
+    width = 128
     tile = np.zeros((m + 1, width))  # an odd last row is paired with zeros
     for chunk in range(partial.shape[0]):
         end = min(start + (chunk + 1) * CHUNK, stop)
         for low in range(start + chunk * CHUNK, end, width):
             n = min(width, end - low)
             for i in range(m):
+                row, x = matrix[i, low : low + n], tile[i]
                 for k in range(n):
-                    tile[i, k] = matrix[i, low + k]
+                    x[k] = row[k]
             for i in range(0, m, 2):
+                x0, x1 = tile[i], tile[i + 1]
                 for j in range(0, i + 1, 2):
+                    y0, y1 = tile[j], tile[j + 1]
                     s00, s01, s10, s11 = 0.0, 0.0, 0.0, 0.0
                     for k in range(n):
-                        s00 += tile[i, k] * tile[j, k]
-                        s01 += tile[i, k] * tile[j + 1, k]
-                        s10 += tile[i + 1, k] * tile[j, k]
-                        s11 += tile[i + 1, k] * tile[j + 1, k]
+                        s00 += x0[k] * y0[k]
+                        s01 += x0[k] * y1[k]
+                        s10 += x1[k] * y0[k]
+                        s11 += x1[k] * y1[k]
                     partial[chunk, i, j] += s00
                     if j < i:
                         partial[chunk, i, j + 1] += s01
@@ -172,7 +193,7 @@ def _combine(
     vector: Array, keep: float, weights: Array, used: NDArray[np.int64], matrix: Array, start: int, stop: int
 ) -> None:
     m = len(used)
-    width = 1024
+    width = 4096
     total = np.empty(width)
     for low in range(start, stop, width):
         n = min(width, stop - low)

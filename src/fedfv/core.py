@@ -73,7 +73,7 @@ class Replies:
         for name in ("losses", "sizes", "accuracies", "trained_losses"):
             if (values := getattr(self, name)) is not None:
                 self._check_values(name, values)
-        self._refuse("sizes", self.sizes < 0, "not be negative")
+        self._refuse("sizes", self.sizes < 0, "be from 0")
         if not self.sizes.any():
             raise ValueError("`sizes` must not all be zero, since averages are taken by size.")
         self._refuse("accuracies", (self.accuracies < 0) | (self.accuracies > 1), "be in [0, 1]")
@@ -98,7 +98,8 @@ class Replies:
         ids = clients.sort().values
         if (again := ids[1:] == ids[:-1]).any():
             raise ValueError(f"`clients` must be distinct, but {sorted(set(ids[1:][again].tolist()))} replied again.")
-        self._refuse("clients", clients < 0, "not be negative")
+        if (clients < 0).any():
+            raise ValueError(f"`clients` must be from 0, but {clients[clients < 0].tolist()} are not.")
 
     def _check_values(self, name: str, values: Tensor) -> None:
         _check_vector(name, values, len(self.updates))

@@ -21,7 +21,7 @@ def test_fedavg_averages_by_size() -> None:
 
 
 def test_qfedavg_worked_by_hand() -> None:
-    """q = 1, lr = 1/2: L = 2, D = (4, 0) and (0, 2), so (2 (4, 0) + 1 (0, 2)) / (16 + 4 + 2 * 2 + 2 * 1)."""
+    """With q = 1, lr = 1/2: L = 2, D = (4, 0) and (0, 2), so (2 (4, 0) + 1 (0, 2)) / (16 + 4 + 2 * 2 + 2 * 1)."""
     replies = make_replies(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), losses=torch.tensor([2.0, 1.0]))
     direction, _ = QFedAvg(q=1, lr=0.5)(replies, QFedAvg().init(2, 2))
     torch.testing.assert_close(direction, torch.tensor([8.0, 2.0]) / 26)
@@ -116,21 +116,13 @@ def test_fedfa_without_weights_and_momentum_is_the_uniform_average() -> None:
 def test_fedfa_of_the_papers_tables_subtracts_its_momentum() -> None:
     """As they were run: w <- w_new - lr m, m <- gamma m + (1 - gamma) (w_new - w)."""
     lr, gamma = 0.1, 0.5
-    rounds = rounds_of()
-    w, m = torch.zeros(30, dtype=torch.double), torch.zeros(30, dtype=torch.double)
-    for replies in rounds:
-        w_new = w - replies.updates.mean(dim=0)
-        m = gamma * m + (1 - gamma) * (w_new - w)
-        w = w_new - lr * -m  # `direction` counts the other way round: w_new - w is minus the average update
-    added = run(FedFa(weighting="uniform", gamma=gamma, eta=lr), 9, rounds)
-    torch.testing.assert_close(added.params, w)
-    w, m = torch.zeros(30, dtype=torch.double), torch.zeros(30, dtype=torch.double)
-    for replies in rounds:
+    w, m = torch.zeros(2, 30, dtype=torch.double)
+    for replies in rounds_of():
         w_new = w - replies.updates.mean(dim=0)
         m = gamma * m + (1 - gamma) * (w_new - w)
         w = w_new - lr * m
-    subtracted = run(FedFa(weighting="uniform", momentum="subtracted", gamma=gamma, eta=lr), 9, rounds)
-    torch.testing.assert_close(subtracted.params, w)
+    rule = FedFa(weighting="uniform", momentum="subtracted", gamma=gamma, eta=lr)
+    torch.testing.assert_close(run(rule, 9, rounds_of()).params, w)
 
 
 def test_fedmgda_worked_by_hand() -> None:
@@ -167,4 +159,4 @@ def solve(replies, epsilon: float) -> tuple[torch.Tensor, torch.Tensor, torch.Te
         make_replies(marked, sizes=replies.sizes), FedMGDA().init(m, marked.shape[1])
     )
     weights = direction[-m:] / 1e-7
-    return weights, replies.sizes / replies.sizes.sum(), gramian(rows) @ weights
+    return weights, replies.sizes.double() / replies.sizes.sum(), gramian(rows) @ weights

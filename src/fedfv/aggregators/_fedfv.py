@@ -64,7 +64,8 @@ class FedFV:
         if self.tau:
             state = state.noting(replies)
             if replies.round >= self.tau:
-                rounding += _ROUNDING_OF_STEP * torch.finfo(direction.dtype).eps * linalg.length(direction)
+                length = linalg.length_of_combination(fair, updates, gramian)
+                rounding += _ROUNDING_OF_STEP * torch.finfo(direction.dtype).eps * length
                 self._mitigate_external(direction, replies.round, state)
             state = state.remembering(replies, gramian, self.tau)
 

@@ -1,0 +1,160 @@
+"""How much FedFV costs on the server, as ratios that are measured in one run.
+
+    python benchmarks/aggregation.py [--big]
+
+Each time is compared with a simpler pass over the same numbers, measured alternately with it, so that a slow machine or
+a busy minute changes both. Extra memory is what the peak of a process of its own rises by during one call (on Linux).
+"""
+
+import argparse
+import ctypes
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedfv import FedFV, MappedMatrix, Replies
+from fedfv.aggregators import History
+from fedfv.mapped import Matrix
+
+
+def make_replies(updates: Matrix, round: int = 0) -> Replies:
+    m = len(updates)
+    clients = torch.arange(m) + m * round
+    return Replies(
+        round=round,
+        clients=clients,
+        updates=updates,
+        losses=torch.rand(m),
+        sizes=torch.ones(m),
+        accuracies=torch.rand(m),
+    )
+
+
+def random_matrix(m: int, d: int) -> Tensor:
+    return torch.empty(m, d).normal_()
+
+
+def full_history(rule: FedFV, m: int, d: int) -> History:
+    """The state after `tau` rounds of m clients each, none of which replied twice."""
+    state = rule.init((rule.tau + 1) * m, d)
+    for round in range(rule.tau):
+        _, state = rule(make_replies(random_matrix(m, d), round), state)
+    return state
+
+
+def ratio(work: Callable[[], object], floor: Callable[[], object], repetitions: int) -> tuple[float, float, float]:
+    """Median time of `work`, of `floor`, and the median of their ratios, in pairs one right after the other."""
+    work(), floor()
+    pairs = []
+    for _ in range(repetitions):
+        times = []
+        for function in (work, floor):
+            time.sleep(0.03)  # torch's threads spin for a while after their work: none may run into the other's time
+            begin = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - begin)
+        pairs.append(times)
+    works, floors = zip(*pairs, strict=True)
+    return statistics.median(works), statistics.median(floors), statistics.median(w / f for w, f in pairs)
+
+
+def with_history(m: int, d: int, tau: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    rule = FedFV(alpha=0.1, tau=tau)
+    state = full_history(rule, m, d)
+    replies = make_replies(random_matrix(m, d), tau)
+    matrices = [*state.updates, replies.updates]
+    assert sum(map(len, matrices)) == (tau + 1) * m
+    return lambda: rule(replies, state), lambda: [matrix.sum() for matrix in matrices]
+
+
+def without_history(m: int, d: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    rule = FedFV(alpha=0.1, tau=0)
+    replies = make_replies(random_matrix(m, d))
+    state = rule.init(m, d)
+    return lambda: rule(replies, state), lambda: replies.updates @ replies.updates.T
+
+
+def extra_memory(m: int, d: int, tau: int, mapped: str | None) -> int:
+    """Bytes that the peak of this process rises by in one call; everything else is there, and compiled, before."""
+    rule = FedFV(alpha=0.1, tau=tau)
+    small = full_history(rule, m, 5000)
+    rule(make_replies(random_matrix(m, 5000), tau), small)
+    state = full_history(rule, m, d)
+    replies = make_replies(MappedMatrix(mapped) if mapped else random_matrix(m, d), tau)
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed before must not hide what is needed now
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    before = resident_memory("VmRSS")
+    rule(replies, state)
+    return resident_memory("VmHWM") - before
+
+
+def resident_memory(field: str) -> int:
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field)]
+    return int(line.split()[1]) * 1024
+
+
+def extra_memory_elsewhere(*arguments: object) -> int:
+    command = [sys.executable, __file__, "--extra-memory", *map(str, arguments)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def write_big_matrix(path: Path, m: int, d: int) -> None:
+    rows = np.lib.format.open_memmap(path, mode="w+", dtype="float32", shape=(m, d))
+    random = np.random.default_rng(0)
+    for row in rows:
+        for start in range(0, d, 1 << 22):
+            part = row[start : start + (1 << 22)]
+            part[:] = random.standard_normal(len(part), dtype=np.float32)
+        rows.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--big", action="store_true", help="also 32 x 100 million numbers in a file (12.8 GB, minutes)")
+    parser.add_argument("--extra-memory", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.extra_memory:
+        m, d, tau, *mapped = options.extra_memory
+        print(extra_memory(int(m), int(d), int(tau), mapped[0] if mapped else None))
+        return
+
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    times = [
+        ("m=10 d=660,000 tau=10, 100 rows remembered", "reading the 110 rows", 3, with_history(10, 660_000, 10), 41),
+        ("m=100 d=1,000,000 tau=0", "updates @ updates.T in float32", 4, without_history(100, 1_000_000), 7),
+        ("m=1000 d=10,000 tau=0", "updates @ updates.T in float32", 10, without_history(1000, 10_000), 7),
+    ]
+    for name, floor_name, target, (work, floor), repetitions in times:
+        seconds, floor_seconds, times_floor = ratio(work, floor, repetitions)
+        print(
+            f"FedFV {name}: {seconds * 1e3:.1f} ms = {times_floor:.2f} x {floor_name} ({floor_seconds * 1e3:.1f} ms),"
+            f" at most {target} wanted"
+        )
+    for m, d, tau in [(10, 660_000, 10), (10, 20_000_000, 0), (100, 1_000_000, 0), (20, 5_000_000, 3)]:
+        matrix = 4 * m * d
+        extra, allowed = extra_memory_elsewhere(m, d, tau), max(0.15 * matrix, 64e6)
+        print(
+            f"FedFV m={m} d={d:,} tau={tau}: {extra / 1e6:.0f} MB extra ="
+            f" {extra / matrix:.0%} of the updates' {matrix / 1e6:.0f} MB, at most {allowed / 1e6:.0f} MB wanted"
+        )
+    if options.big:
+        m, d = 32, 100_000_000
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "updates.npy"
+            write_big_matrix(path, m, d)
+            begin = time.perf_counter()
+            extra = extra_memory_elsewhere(m, d, 0, path)
+            seconds = time.perf_counter() - begin
+        print(f"FedFV m={m} d={d:,} in a file: {extra / 1e6:.0f} MB extra, at most 1000 MB wanted; {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Properties of the linear algebra, on matrices that Hypothesis thinks of."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch import Tensor
+
+from fedfv import linalg
+
+numbers = st.floats(-100, 100, allow_subnormal=False).map(lambda x: round(x, 3))
+
+
+@st.composite
+def matrices(draw: Any, max_rows: int = 40) -> Tensor:
+    shape = draw(st.tuples(st.integers(1, max_rows), st.integers(1, 30)))
+    return torch.from_numpy(draw(arrays(np.float64, shape, elements=numbers)))
+
+
+@st.composite
+def long_matrices(draw: Any) -> Tensor:
+    """Longer than a chunk, in single or double precision, sometimes with gaps between the rows."""
+    m, d, seed = draw(st.tuples(st.integers(1, 40), st.integers(4000, 70_000), st.integers(0, 2**32)))
+    rows = torch.randn(m, d, generator=torch.Generator().manual_seed(seed))
+    rows = rows.to(draw(st.sampled_from([torch.float32, torch.float64, torch.bfloat16])))
+    return rows[:, :-7] if draw(st.booleans()) else rows
+
+
+def vectors(size: int) -> st.SearchStrategy[Tensor]:
+    return arrays(np.float64, size, elements=numbers).map(torch.from_numpy)
+
+
+@given(matrix=matrices())
+def test_a_gramian_holds_the_inner_products(matrix: Tensor) -> None:
+    K = linalg.gramian(matrix)
+    torch.testing.assert_close(K, matrix @ matrix.mT, rtol=1e-12, atol=1e-9)
+    assert torch.equal(K, K.mT)
+    torch.testing.assert_close(linalg.squared_lengths(matrix), K.diagonal(), rtol=1e-12, atol=1e-9)
+
+
+@settings(max_examples=25)
+@given(matrix=long_matrices(), seed=st.integers(0, 2**32))
+def test_the_passes_over_long_rows_are_exact_in_double_precision(matrix: Tensor, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    exact = matrix.double()
+    vector = torch.randn(matrix.shape[1], generator=generator).to(matrix.dtype)
+    weights = torch.randn(len(matrix), generator=generator, dtype=torch.double)
+    torch.testing.assert_close(linalg.gramian(matrix), exact @ exact.mT, rtol=1e-12, atol=1e-8)
+    torch.testing.assert_close(linalg.products(matrix, vector), exact @ vector.double(), rtol=1e-12, atol=1e-8)
+    torch.testing.assert_close(linalg.combine(weights, matrix), (weights @ exact).to(matrix.dtype))
+    accumulated = vector.clone()
+    linalg.accumulate(accumulated, weights, matrix)
+    torch.testing.assert_close(accumulated, (vector.double() + weights @ exact).to(matrix.dtype))
+    scaled = vector.clone()
+    linalg.rescale(scaled, 0.3)
+    torch.testing.assert_close(scaled, (0.3 * vector.double()).to(matrix.dtype))
+
+
+def test_a_combination_does_not_read_rows_of_weight_zero() -> None:
+    matrix = torch.ones(2, 10)
+    matrix[1] = torch.nan
+    assert torch.equal(linalg.combine(torch.tensor([2.0, 0.0]), matrix), torch.full((10,), 2.0))
+
+
+@given(matrix=matrices(), data=st.data())
+def test_rows_with_a_number_that_is_none_are_found(matrix: Tensor, data: st.DataObject) -> None:
+    bad = data.draw(st.lists(st.booleans(), min_size=len(matrix), max_size=len(matrix)))
+    for i in torch.tensor(bad).nonzero().flatten().tolist():
+        column = data.draw(st.integers(0, matrix.shape[1] - 1))
+        matrix[i, column] = data.draw(st.sampled_from([torch.nan, torch.inf, -torch.inf]))
+    assert linalg.finite_rows(matrix).tolist() == [not is_bad for is_bad in bad]
+
+
+def test_rows_too_large_to_multiply_are_still_finite() -> None:
+    assert linalg.finite_rows(torch.tensor([[1e300, 1e300], [1e300, -1e300]], dtype=torch.double)).all()
+
+
+@given(matrix=matrices(max_rows=12), data=st.data())
+def test_deconflict_is_one_projection_after_another(matrix: Tensor, data: st.DataObject) -> None:
+    m = len(matrix)
+    order = data.draw(st.permutations(range(m)))
+    kept = data.draw(st.lists(st.booleans(), min_size=m, max_size=m))
+    coefficients = linalg.deconflict(linalg.gramian(matrix), torch.tensor(order), torch.tensor(kept))
+    for i in range(m):
+        left = matrix[i].clone()
+        for j in order:
+            if j != i and not kept[i] and left @ matrix[j] < 0:
+                left -= left @ matrix[j] / (matrix[j] @ matrix[j]) * matrix[j]
+        torch.testing.assert_close(coefficients[i] @ matrix, left, rtol=1e-7, atol=1e-7)
+
+
+@given(vectors(8))
+def test_a_projection_onto_the_simplex_is_on_it_and_nearest(point: Tensor) -> None:
+    nearest = linalg.project_simplex(point)
+    assert nearest.min() >= 0
+    assert nearest.sum().item() == pytest.approx(1)
+    # Nearest: from it, no corner of the simplex lies in the direction of the point.
+    corners = torch.eye(8, dtype=torch.double)
+    assert ((corners - nearest) @ (point - nearest)).max() <= 1e-9
+    torch.testing.assert_close(linalg.project_simplex(nearest), nearest)
+
+
+@given(matrix=matrices(max_rows=10), data=st.data())
+def test_no_allowed_weights_give_a_shorter_sum(matrix: Tensor, data: st.DataObject) -> None:
+    m = len(matrix)
+    centre = linalg.project_simplex(data.draw(vectors(m)) / 100)
+    epsilon = data.draw(st.sampled_from([0.0, 0.01, 0.1, 1.0]))
+    lower, upper = (centre - epsilon).clamp(min=0), (centre + epsilon).clamp(max=1)
+    K = linalg.gramian(matrix)
+    weights = linalg.min_norm_weights(K, lower, upper)
+    assert weights.sum().item() == pytest.approx(1, abs=1e-9)
+    assert (weights >= lower).all()
+    assert (weights <= upper).all()
+    # The best that can be had along the gradient: fill up the entries where it is smallest.
+    gradient = K @ weights
+    best, left = lower.clone(), 1 - float(lower.sum())
+    for i in gradient.argsort().tolist():
+        best[i] += min(float(upper[i] - lower[i]), left)
+        left -= float(best[i] - lower[i])
+    assert gradient @ (weights - best) <= 1e-9 * max(1.0, float(K.diagonal().max()))
+
+
+def test_bounds_that_leave_no_room_are_refused() -> None:
+    with pytest.raises(ValueError, match="`lower` and `upper` must leave room for weights that sum to 1"):
+        linalg.min_norm_weights(torch.eye(2, dtype=torch.double), torch.zeros(2), torch.full((2,), 0.3))
+
+
+def test_the_length_of_a_combination_keeps_its_digits_when_the_rows_cancel() -> None:
+    row = torch.randn(1000, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    matrix = torch.stack([row, -row + 1e-9])
+    weights = torch.tensor([0.5, 0.5], dtype=torch.double)
+    found = linalg.length_of_combination(weights, matrix, linalg.gramian(matrix))
+    assert found == pytest.approx(float((weights @ matrix).norm()), rel=1e-12)
