@@ -1,0 +1,17 @@
+"""The examples of the README run, and print what it says they print."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_prints_what_it_says(example: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(example, "README.md", "exec"), {})
+    expected = re.findall(r"print\(.*\)\s+# (.*)", example)
+    assert expected
+    assert capsys.readouterr().out.splitlines() == expected
