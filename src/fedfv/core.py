@@ -12,11 +12,13 @@ from fedfv.mapped import MappedMatrix, Matrix
 
 __all__ = [
     "Aggregator",
+    "Buffers",
     "Clients",
     "Empty",
     "Replies",
     "ServerState",
     "from_tensors",
+    "skip",
     "start",
     "step",
     "to_tensors",
@@ -28,6 +30,16 @@ State = TypeVar("State", bound=tuple[Any, ...])
 
 class Empty(NamedTuple):
     """The state of a rule that remembers nothing."""
+
+
+class Buffers(NamedTuple):
+    """What a model carries beside its parameters, such as the statistics of BatchNorm; rules do not see it."""
+
+    values: Float[Tensor, "*m b"]  # averaged by size
+    counts: Int[Tensor, "*m c"]  # of which the largest is taken
+
+
+NO_BUFFERS = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.long))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,6 +56,7 @@ class Replies:
         sizes: numbers of training examples.
         accuracies: likewise of the global model before training, in [0, 1]; `FedFa` needs them.
         trained_losses: of the client's own model after it trained; only `QFedAvg(loss="after")` reads them.
+        buffers: of the client's own model after it trained, a row for each client.
 
     >>> Replies(
     ...     round=0,
@@ -64,6 +77,7 @@ class Replies:
     sizes: Real[Tensor, " m"]
     accuracies: Float[Tensor, " m"]
     trained_losses: Float[Tensor, " m"] | None = None
+    buffers: Buffers | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.round, bool) or not isinstance(self.round, int) or self.round < 0:
@@ -78,6 +92,13 @@ class Replies:
             raise ValueError("`sizes` must not all be zero, since averages are taken by size.")
         self._refuse("accuracies", (self.accuracies < 0) | (self.accuracies > 1), "be in [0, 1]")
         self._refuse("updates", ~linalg.finite_rows(self.updates), "be finite")
+        if self.buffers is not None:
+            for values in self.buffers:
+                if len(values) != len(self.updates):
+                    raise ValueError(
+                        f"`buffers` must have a row for each of the {len(self.updates)} updates, got {_shape(values)}."
+                    )
+                self._refuse("buffers", ~values.isfinite().all(dim=1), "be finite")
 
     def _check_updates(self) -> None:
         updates = self.updates
@@ -128,9 +149,11 @@ class Aggregator(Protocol[State]):
 
 
 class Clients(Protocol):
-    """Whoever trains: turns the chosen clients' ids and the global parameters into their replies."""
+    """Whoever trains: turns the ids of the chosen clients and the global model into their replies."""
 
-    def __call__(self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"]) -> Replies: ...
+    def __call__(
+        self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"], buffers: Buffers
+    ) -> Replies: ...
 
 
 class ServerState(NamedTuple, Generic[State]):
@@ -141,15 +164,18 @@ class ServerState(NamedTuple, Generic[State]):
     params: Float[Tensor, " d"]
     mean: Float[Tensor, " d"]  # of the parameters after each round so far; the answer of AFL
     memory: State
+    buffers: Buffers = NO_BUFFERS
 
 
-def start(aggregator: Aggregator[State], num_clients: int, params: Float[Tensor, " d"]) -> ServerState[State]:
+def start(
+    aggregator: Aggregator[State], num_clients: int, params: Float[Tensor, " d"], buffers: Buffers = NO_BUFFERS
+) -> ServerState[State]:
     """The server before the first round."""
     if num_clients < 1:
         raise ValueError(f"`num_clients` must be at least 1, got {num_clients}.")
     if params.ndim != 1 or not params.dtype.is_floating_point:
         raise ValueError(f"`params` must be one vector of floating-point numbers, got {params.dtype} {_shape(params)}.")
-    return ServerState(0, num_clients, params, params, aggregator.init(num_clients, len(params)))
+    return ServerState(0, num_clients, params, params, aggregator.init(num_clients, len(params)), buffers)
 
 
 def step(aggregator: Aggregator[State], replies: Replies, server: ServerState[State]) -> ServerState[State]:
@@ -177,9 +203,23 @@ def step(aggregator: Aggregator[State], replies: Replies, server: ServerState[St
             f"got {replies.updates.shape[1]} of {replies.updates.dtype}."
         )
     direction, memory = aggregator(replies, server.memory)
-    params = server.params - direction
-    mean = torch.lerp(server.mean, params, 1 / (server.round + 1))
-    return ServerState(server.round + 1, server.num_clients, params, mean, memory)
+    buffers = server.buffers if replies.buffers is None else _merge(replies.buffers, replies.sizes)
+    return _advance(server._replace(params=server.params - direction, memory=memory, buffers=buffers))
+
+
+def skip(server: ServerState[State]) -> ServerState[State]:
+    """The server after a round in which nobody replied: the model stays."""
+    return _advance(server)
+
+
+def _advance(server: ServerState[State]) -> ServerState[State]:
+    mean = torch.lerp(server.mean, server.params, 1 / (server.round + 1))
+    return server._replace(round=server.round + 1, mean=mean)
+
+
+def _merge(buffers: Buffers, sizes: Real[Tensor, " m"]) -> Buffers:
+    values = sizes.double() @ buffers.values.double() / sizes.sum()
+    return Buffers(values.to(buffers.values.dtype), buffers.counts.amax(dim=0))
 
 
 def to_tensors(server: ServerState[Any]) -> dict[str, Tensor]:
@@ -189,6 +229,8 @@ def to_tensors(server: ServerState[Any]) -> dict[str, Tensor]:
         "num_clients": torch.tensor(server.num_clients),
         "params": server.params,
         "mean": server.mean,
+        "buffers.values": server.buffers.values,
+        "buffers.counts": server.buffers.counts,
     }
     for field, value in server.memory._asdict().items():
         for name, part in _numbered(f"memory.{field}", value):
@@ -209,7 +251,8 @@ def from_tensors(aggregator: Aggregator[State], named: dict[str, Tensor]) -> Ser
         else:
             fields[field] = named[prefix]
     memory = type(empty)(**fields)
-    return ServerState(int(named["round"]), num_clients, named["params"], named["mean"], memory)
+    buffers = Buffers(named["buffers.values"], named["buffers.counts"])
+    return ServerState(int(named["round"]), num_clients, named["params"], named["mean"], memory, buffers)
 
 
 def _numbered(name: str, value: Any) -> list[tuple[str, Any]]:

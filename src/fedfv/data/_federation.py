@@ -1,7 +1,7 @@
 """Who holds which examples."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from jaxtyping import Int, Num
@@ -57,6 +57,27 @@ class Federation:
     @property
     def num_clients(self) -> int:
         return len(self.train)
+
+    def examples(self, part: Literal["train", "validation", "test"], client: int) -> tuple[Tensor, Tensor]:
+        """The inputs and targets of one client: views where its rows stand one after the other, else copies."""
+        rows = getattr(self, part)[client]
+        if len(rows) and bool((rows.diff() == 1).all()):
+            where = slice(int(rows[0]), int(rows[-1]) + 1)
+            return self.inputs[where], self.targets[where]
+        return self.inputs[rows], self.targets[rows]
+
+    def sorted_by_client(self) -> "Federation":
+        """The same with the rows of each client one after the other, so that `examples` need not copy them."""
+        parts = [self.train, self.validation, self.test]
+        order = torch.cat([part.rows for part in parts])
+        starts = torch.tensor([0, *(len(part.rows) for part in parts)]).cumsum(dim=0)
+        train, validation, test = (
+            Index(torch.arange(len(part.rows)) + start, part.offsets)
+            for part, start in zip(parts, starts, strict=False)
+        )
+        return replace(
+            self, inputs=self.inputs[order], targets=self.targets[order], train=train, validation=validation, test=test
+        )
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Federation":
         """The same with its examples on another device, or as another type of number."""

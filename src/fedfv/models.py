@@ -1,0 +1,143 @@
+"""Models by name or by import path, and how one becomes a vector and back."""
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedfv.core import Buffers
+from fedfv.seeding import rng
+
+__all__ = ["LOSSES", "MODELS", "build_model", "flatten", "flatten_buffers", "load_buffers", "unflatten"]
+
+
+def softmax_regression(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+    """One linear layer whose bias starts at zero (the paper's model for Fashion-MNIST)."""
+    linear = nn.Linear(math.prod(input_shape), num_classes)
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(nn.Flatten(), linear)
+
+
+def mlp(input_shape: Sequence[int], num_classes: int, hidden: Sequence[int] = (200, 200)) -> nn.Module:
+    """Linear layers with ReLU between them (with two of 200, the paper's model for CIFAR-10)."""
+    widths = [math.prod(input_shape), *hidden, num_classes]
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def paper_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+    """The paper's model for MNIST, as it was run: no ReLU after a convolution, but one after the 62 outputs."""
+    channels, height, width = input_shape
+    side = ((height - 4) // 2 - 4) // 2 * (((width - 4) // 2 - 4) // 2)
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 32, 5), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(64 * side, 512), nn.ReLU()),
+        *(nn.Linear(512, max(62, num_classes)), nn.ReLU()),
+    )
+
+
+def cnn(input_shape: Sequence[int], num_classes: int, norm: str = "group", width: int = 32) -> nn.Module:
+    """Two 3x3 convolutions a stage, normalised, three stages, averaged: a small modern default for images.
+
+    Group normalisation by default, since the statistics of "batch" differ between clients of different data.
+    """
+    if norm not in ("group", "batch"):
+        raise ValueError(f"`norm` of the model 'cnn' must be 'group' or 'batch', got {norm!r}.")
+    layers: list[nn.Module] = []
+    before = input_shape[0]
+    for after in (width, 2 * width, 4 * width):
+        for _ in range(2):
+            normalised = nn.GroupNorm(8, after) if norm == "group" else nn.BatchNorm2d(after)
+            layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), normalised, nn.ReLU()]
+            before = after
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, num_classes))
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "softmax-regression": softmax_regression,
+    "mlp": mlp,
+    "paper-cnn": paper_cnn,
+    "cnn": cnn,
+}
+
+
+def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: int, **options: Any) -> nn.Module:
+    """A new model, by a name of `MODELS` or by the `import.path:callable` of a function like those.
+
+    Its initial parameters depend on the seed only, and no global generator is moved.
+
+    >>> build_model("mlp", (3, 32, 32), 10, seed=0, hidden=[200, 200])[1]
+    Linear(in_features=3072, out_features=200, bias=True)
+    """
+    if name in MODELS:
+        make = MODELS[name]
+    elif ":" in name:
+        module, _, attribute = name.partition(":")
+        make = getattr(importlib.import_module(module), attribute)
+    else:
+        raise ValueError(f"unknown model {name!r}; known: {', '.join(MODELS)}, or `import.path:callable`.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng(seed, "model").integers(2**63)))
+        return make(tuple(input_shape), num_classes, **options)
+
+
+def cross_entropy(outputs: Float[Tensor, "n c"], targets: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """Cross-entropy of each example, with `outputs` as logits."""
+    return functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def softmax_cross_entropy(outputs: Float[Tensor, "n c"], targets: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """Cross-entropy with the softmax of `outputs` taken for logits: one too many, which the paper's numbers need."""
+    return functional.cross_entropy(outputs.softmax(dim=1), targets, reduction="none")
+
+
+LOSSES = {"cross-entropy": cross_entropy, "softmax-cross-entropy": softmax_cross_entropy}
+
+
+def flatten(model: nn.Module) -> Float[Tensor, " d"]:
+    """The trainable parameters as one vector, in the order of `named_parameters`."""
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters() if parameter.requires_grad])
+
+
+def unflatten(vectors: Float[Tensor, "*m d"], model: nn.Module) -> dict[str, Tensor]:
+    """The named parameters of the model as views of a vector, or of each row of a matrix of them.
+
+    >>> model = nn.Linear(2, 1)
+    >>> {name: view.shape for name, view in unflatten(torch.zeros(5, 3), model).items()}
+    {'weight': torch.Size([5, 1, 2]), 'bias': torch.Size([5, 1])}
+    """
+    views, start = {}, 0
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            part = vectors[..., start : start + parameter.numel()]
+            views[name] = part.view(*vectors.shape[:-1], *parameter.shape)
+            start += parameter.numel()
+    return views
+
+
+def flatten_buffers(model: nn.Module) -> Buffers:
+    """What the model carries beside its parameters: floating buffers, and whole numbers apart from them."""
+    floating = [buffer.flatten() for buffer in model.buffers() if buffer.is_floating_point()]
+    whole = [buffer.flatten() for buffer in model.buffers() if not buffer.is_floating_point()]
+    values = torch.cat(floating) if floating else torch.zeros(0)
+    return Buffers(values.clone(), torch.cat(whole).long() if whole else torch.zeros(0, dtype=torch.long))
+
+
+def load_buffers(buffers: Buffers, model: nn.Module) -> None:
+    """Writes them back into the model."""
+    starts = [0, 0]
+    for buffer in model.buffers():
+        kind = 0 if buffer.is_floating_point() else 1
+        part = buffers[kind][starts[kind] : starts[kind] + buffer.numel()]
+        buffer.copy_(part.view(buffer.shape))
+        starts[kind] += buffer.numel()

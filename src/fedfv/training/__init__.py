@@ -1,0 +1,8 @@
+"""What clients do: train, and see how the model serves them."""
+
+from fedfv.training._batched import BatchedClients, can_be_batched
+from fedfv.training._evaluate import Evaluation, evaluate
+from fedfv.training._local import LocalSGD
+from fedfv.training._loop import LoopClients
+
+__all__ = ["BatchedClients", "Evaluation", "LocalSGD", "LoopClients", "can_be_batched", "evaluate"]

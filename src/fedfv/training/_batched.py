@@ -1,0 +1,110 @@
+"""Clients trained together: what makes a simulation fast."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from fedfv.core import Buffers, Replies
+from fedfv.data import Federation
+from fedfv.models import LOSSES
+from fedfv.training._local import LocalSGD
+from fedfv.training._work import One, Stack, Work
+
+# Work is examples times parameters. A client with more than this keeps the cores busy alone; smaller ones are stacked
+# until they do. Measured with 20 to 5600 examples and 6 thousand to 660 thousand parameters on two cores.
+_ENOUGH_WORK = 5_000_000
+_STACKED_WORK = 100_000_000
+_STACKED_NUMBERS = 1 << 24  # parameters of all clients in a stack
+
+
+def can_be_batched(model: nn.Module) -> bool:
+    """Whether the model does the same in training and out of it: it has neither buffers nor dropout."""
+    drops = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in model.modules())
+    return not drops and not any(True for _ in model.buffers())
+
+
+@dataclass(frozen=True, eq=False)
+class BatchedClients:
+    """Equal to `LoopClients` and faster: many small clients are trained as one stack of models.
+
+    Large clients, and models with convolutions (which gain nothing from stacking on a CPU), go one by one, but without
+    a copy of the model; and where a step sees all examples, the loss before training falls out of the first one.
+
+    Args:
+        seed: of the order of the examples.
+        trained_losses: whether to look at the loss after training too.
+    """
+
+    federation: Federation
+    model: nn.Module
+    local: LocalSGD
+    loss: str = "cross-entropy"
+    seed: int = 0
+    trained_losses: bool = False
+
+    def __post_init__(self) -> None:
+        if not can_be_batched(self.model):
+            raise ValueError("`model` of BatchedClients must have neither buffers nor dropout; LoopClients takes such.")
+
+    def __call__(self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"], buffers: Buffers) -> Replies:
+        updates = torch.empty(len(chosen), len(params), dtype=params.dtype, device=params.device)
+        reports = torch.zeros(3, len(chosen), dtype=torch.double)  # loss, accuracy, loss after training
+        for group in self._groups(chosen, len(params)):
+            work = self._work(round, chosen[group].tolist())
+            update = updates[group[0]] if len(group) == 1 else updates.new_empty(len(group), len(params))
+            reports[:, group] = self._train(work, round, params, update).double().cpu().view(3, -1)
+            if len(group) > 1:
+                updates[group] = update
+        return Replies(
+            round=round,
+            clients=chosen,
+            updates=updates,
+            losses=reports[0],
+            sizes=self.federation.train.sizes[chosen],
+            accuracies=reports[1].clamp(0, 1),  # a mean of ones may be one and a little
+            trained_losses=reports[2] if self.trained_losses else None,
+        )
+
+    def _groups(self, chosen: Int[Tensor, " m"], d: int) -> Iterator[list[int]]:
+        """Positions of clients that are trained together, of similar size so that little is filled up."""
+        sizes = self.federation.train.sizes[chosen].tolist()
+        convolves = any(isinstance(module, nn.modules.conv._ConvNd) for module in self.model.modules())
+        group: list[int] = []
+        for position in sorted(range(len(sizes)), key=sizes.__getitem__):
+            work, count = sizes[position] * d, len(group) + 1
+            fits = work <= _ENOUGH_WORK and count * work <= _STACKED_WORK and count * d <= _STACKED_NUMBERS
+            if group and (convolves or not fits):
+                yield group
+                group = []
+            group.append(position)
+        yield group
+
+    def _work(self, round: int, clients: list[int]) -> Work:
+        sizes = self.federation.train.sizes
+        batches = [self.local.batches(int(sizes[client]), self.seed, round, client) for client in clients]
+        if len(clients) > 1:
+            return Stack(self.model, LOSSES[self.loss], self.federation, clients, batches)
+        return One(self.model, LOSSES[self.loss], *self.federation.examples("train", clients[0]), batches[0])
+
+    def _train(self, work: Work, round: int, params: Float[Tensor, " d"], update: Float[Tensor, "*g d"]) -> Tensor:
+        """Writes into `update` how far the steps lead away from `params`; returns what was seen before and after."""
+        lr, momentum, weight_decay = self.local.lr_at(round), self.local.momentum, self.local.weight_decay
+        seen = [] if work.sees_all_at_once else [work.look(params)]
+        update.zero_()
+        velocity = torch.zeros_like(update) if momentum else None
+        for step in range(work.steps):
+            at = params if step == 0 else params - update
+            gradient, report = work.gradient(at, step)
+            seen.append(report)
+            if weight_decay:
+                gradient.add_(at, alpha=weight_decay)
+            if velocity is not None:
+                gradient = velocity.mul_(momentum).add_(gradient)
+            active = work.active(step)
+            update.add_(gradient if active is None else gradient * active, alpha=lr)
+        before = seen[0]
+        after = work.look(params - update)[:1] if self.trained_losses else torch.zeros_like(before[:1])
+        return torch.cat([before, after])

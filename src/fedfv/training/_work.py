@@ -1,0 +1,121 @@
+"""What one client, or a stack of them, has to differentiate: one model, at any parameters, on their own examples."""
+
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from fedfv.data import Federation
+from fedfv.models import unflatten
+
+ExampleLoss = Callable[[Tensor, Tensor], Tensor]
+Report = Float[Tensor, "2 *g"]  # loss and accuracy
+
+
+class Work(Protocol):
+    """The gradients of g clients' losses, stacked; `*g` is nothing for one client."""
+
+    steps: int
+    sees_all_at_once: bool  # whether a step is taken on all examples, so that the first one shows the loss before
+
+    def gradient(self, at: Float[Tensor, "*g d"], step: int) -> tuple[Float[Tensor, "*g d"], Report]:
+        """The gradient of a step at these parameters, one vector for all or a row for each, and what was seen."""
+        ...
+
+    def active(self, step: int) -> Bool[Tensor, "g 1"] | None:
+        """Who still takes part in this step; None if all do."""
+        ...
+
+    def look(self, at: Float[Tensor, "*g d"]) -> Report:
+        """Loss and accuracy on all training examples."""
+        ...
+
+
+class One:
+    """A single client; its examples are read where they stand."""
+
+    def __init__(
+        self, model: nn.Module, loss: ExampleLoss, inputs: Tensor, targets: Tensor, batches: list[Int[Tensor, " b"]]
+    ) -> None:
+        self.model, self.loss, self.inputs, self.targets, self.batches = model, loss, inputs, targets, batches
+        self.steps = len(batches)
+        self.sees_all_at_once = len(batches[0]) == len(targets)
+
+    def gradient(self, at: Float[Tensor, " d"], step: int) -> tuple[Float[Tensor, " d"], Report]:
+        batch = slice(None) if self.sees_all_at_once else self.batches[step]
+        views = {name: view.detach().requires_grad_() for name, view in unflatten(at, self.model).items()}
+        loss, accuracy = self._mean(views, self.inputs[batch], self.targets[batch])
+        grads = torch.autograd.grad(loss, list(views.values()))
+        return torch.cat([grad.flatten() for grad in grads]), torch.stack([loss.detach(), accuracy])
+
+    def active(self, step: int) -> None:
+        return None
+
+    def look(self, at: Float[Tensor, " d"]) -> Report:
+        with torch.no_grad():
+            return torch.stack(self._mean(unflatten(at, self.model), self.inputs, self.targets))
+
+    def _mean(self, params: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = functional_call(self.model, params, (inputs,))
+        right = outputs.detach().argmax(dim=1) == targets
+        return self.loss(outputs, targets).mean(), right.to(outputs.dtype).mean()
+
+
+class Stack:
+    """Several clients at once, with batches of unequal length filled up by examples that do not count."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: ExampleLoss,
+        federation: Federation,
+        clients: Sequence[int],
+        batches: list[list[Tensor]],
+    ) -> None:
+        self.model, self.loss, self.federation = model, loss, federation
+        rows = [federation.train[client] for client in clients]
+        nothing = rows[0][:0]
+        own = [[mine[batch] for batch in batched] for mine, batched in zip(rows, batches, strict=True)]
+        self._batches = [_padded(step) for step in zip_longest(*own, fillvalue=nothing)]
+        self._everything = _padded(rows)
+        self.steps = len(self._batches)
+        self.sees_all_at_once = all(len(batched[0]) == len(mine) for batched, mine in zip(batches, rows, strict=True))
+        self._gradient = grad_and_value(self._weighted, has_aux=True)
+
+    def gradient(self, at: Float[Tensor, "*g d"], step: int) -> tuple[Float[Tensor, "g d"], Report]:
+        grads, report = self._on(self._batches[step], self._gradient, at)
+        return torch.cat([grad.flatten(1) for grad in grads.values()], dim=1), torch.stack(report)
+
+    def active(self, step: int) -> Bool[Tensor, "g 1"] | None:
+        busy = self._batches[step][1].any(dim=1, keepdim=True)
+        return None if busy.all() else busy
+
+    def look(self, at: Float[Tensor, "*g d"]) -> Report:
+        with torch.no_grad():
+            return torch.stack(self._on(self._everything, self._weighted, at))
+
+    def _on(self, batch: tuple[Tensor, Tensor], function: Callable[..., tuple[Tensor, Tensor]], at: Tensor):  # type: ignore[no-untyped-def]
+        rows, weights = batch
+        inputs, targets = self.federation.inputs[rows], self.federation.targets[rows]
+        shared = None if at.ndim == 1 else 0
+        each = vmap(function, in_dims=(shared, 0, 0, 0))
+        return each(unflatten(at, self.model), inputs, targets, weights.to(at))
+
+    def _weighted(
+        self, params: dict[str, Tensor], inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        outputs = functional_call(self.model, params, (inputs,))
+        right = (outputs.detach().argmax(dim=1) == targets).to(weights)
+        return self.loss(outputs, targets) @ weights, right @ weights
+
+
+def _padded(parts: Sequence[Int[Tensor, " b"]]) -> tuple[Int[Tensor, "g b"], Float[Tensor, "g b"]]:
+    """The rows of each client side by side, and what each counts: an equal share of one, or nothing."""
+    lengths = torch.tensor([len(part) for part in parts])
+    rows = nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
+    counts = torch.arange(rows.shape[1]) < lengths[:, None]
+    return rows, counts / lengths.clamp(min=1).double()[:, None]
