@@ -1,0 +1,234 @@
+"""An experiment as data: frozen, checked, and the same in Python and in TOML."""
+
+import dataclasses
+import tomllib
+from collections.abc import Callable
+from dataclasses import field
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import ConfigDict, Field, InstanceOf, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from fedfv.aggregators import AGGREGATORS
+from fedfv.experiments._errors import ConfigError, build, sentence
+from fedfv.training import LocalSGD
+
+specification = checked_dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Shares = Annotated[tuple[float, float, float], Field(strict=False)]
+
+
+@specification
+class Data:
+    """Which examples: a known name, a `.npz` file, or the `import.path:callable` of a function that gives a Dataset."""
+
+    name: str = "fashion-tops"
+    rows: Literal["all", "train"] = "all"  # the official test images too, or not
+
+
+@specification
+class LabelShards:
+    """Sorted by label and cut into shards, of which each client gets some at random (the paper's)."""
+
+    clients: Count
+    shards_per_client: Count = 2
+    fractions: Shares = (0.8, 0.1, 0.1)
+
+
+@specification
+class OneClassEach:
+    """A client for each class."""
+
+    fractions: Shares = (0.8, 0.1, 0.1)
+
+
+@specification
+class Dirichlet:
+    """The classes of each client in random proportions: the smaller the concentration, the more they differ."""
+
+    clients: Count
+    concentration: Annotated[float, Field(gt=0)] = 0.5
+    min_size: Count = 10
+    fractions: Shares = (0.8, 0.1, 0.1)
+
+
+@specification
+class IID:
+    """At random, in equal parts."""
+
+    clients: Count
+    fractions: Shares = (0.8, 0.1, 0.1)
+
+
+@specification
+class Unequal:
+    """At random, in parts of very different size."""
+
+    clients: Count
+    spread: Annotated[float, Field(gt=0)] = 1.0
+    fractions: Shares = (0.8, 0.1, 0.1)
+
+
+@specification
+class ByColumn:
+    """As a column of the data says."""
+
+    column: str = "client"
+    fractions: Shares = (0.8, 0.1, 0.1)
+
+
+PARTITIONS: dict[str, Any] = {
+    "label-shards": LabelShards,
+    "one-class-each": OneClassEach,
+    "dirichlet": Dirichlet,
+    "iid": IID,
+    "unequal": Unequal,
+    "by-column": ByColumn,
+}
+
+
+@specification
+class Model:
+    """Which network: a known name, or the `import.path:callable` of a function of input shape, classes and options."""
+
+    name: str = "mlp"
+    loss: Literal["cross-entropy", "softmax-cross-entropy"] = "cross-entropy"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@specification
+class Uniform:
+    """Some clients, each as likely as any other; a chosen one fails to reply with probability `dropout`."""
+
+    count: Count
+    dropout: Share = 0.0
+
+
+@specification
+class BySize:
+    """Some clients, with probabilities proportional to their sizes."""
+
+    count: Count
+    dropout: Share = 0.0
+
+
+@specification
+class Everyone:
+    """All clients, each round."""
+
+    dropout: Share = 0.0
+
+
+@specification
+class Availability:
+    """Some of the clients that are there: `pattern` has 0 or 1 for each client in each round, over and over."""
+
+    pattern: list[list[int]]
+    count: Count | None = None
+    dropout: Share = 0.0
+
+
+SAMPLINGS: dict[str, Any] = {"uniform": Uniform, "by-size": BySize, "everyone": Everyone, "availability": Availability}
+
+
+@specification
+class Experiment:
+    """Everything that decides what a run gives: two runs of equal experiments are equal bit for bit.
+
+    Args:
+        rounds: how many updates of the model.
+        evaluate_every: rounds between evaluations; there is one before the first round and one after the last as well.
+        output: the model that is evaluated: the last one, or the mean of all so far (the answer of AFL).
+        engine: how clients are simulated; "auto" takes the fastest that can do it.
+
+    >>> experiment = Experiment(
+    ...     rounds=5, partition=OneClassEach(), sampling=Everyone(), aggregator=AGGREGATORS["fedavg"]()
+    ... )
+    >>> print(experiment.to_toml().splitlines()[0])
+    rounds = 5
+    >>> Experiment.from_toml(experiment.to_toml()) == experiment
+    True
+    """
+
+    rounds: Count
+    seed: Annotated[int, Field(ge=0)] = 0
+    evaluate_every: Count = 10
+    output: Literal["last", "mean"] = "last"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    engine: Literal["auto", "loop", "batched"] = "auto"
+    data: Data = field(default_factory=Data)
+    partition: LabelShards | OneClassEach | Dirichlet | IID | Unequal | ByColumn
+    model: Model = field(default_factory=Model)
+    training: InstanceOf[LocalSGD] = field(default_factory=LocalSGD)
+    sampling: Uniform | BySize | Everyone | Availability
+    aggregator: Any
+
+    def __post_init__(self) -> None:
+        if type(self.aggregator) not in AGGREGATORS.values():
+            known = ", ".join(cls.__name__ for cls in AGGREGATORS.values())
+            raise ConfigError(f"`aggregator` must be one of {known}, got {self.aggregator!r}.")
+
+    @classmethod
+    def from_dict(cls, table: dict[str, Any]) -> "Experiment":
+        """From tables as they stand in TOML; raises `ConfigError` with one sentence about what is wrong."""
+        known = [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        for key in table:
+            if key not in known:
+                raise ConfigError.unknown("key", key, known)
+        parts: dict[str, Callable[[Any], Any]] = {
+            "data": lambda part: build(Data, part, "data"),
+            "partition": lambda part: _build_kind(PARTITIONS, part, "partition", "kind"),
+            "model": lambda part: build(Model, part, "model"),
+            "training": lambda part: build(LocalSGD, part, "training"),
+            "sampling": lambda part: _build_kind(SAMPLINGS, part, "sampling", "kind"),
+            "aggregator": lambda part: _build_kind(AGGREGATORS, part, "aggregator", "name"),
+        }
+        fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
+        try:
+            return cls(**fields)
+        except ValidationError as error:
+            raise ConfigError(sentence(error, "")) from None
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Experiment":
+        """From the text of a TOML file."""
+        try:
+            return cls.from_dict(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"this is not TOML: {error}.") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As tables, with every default spelled out; what is None is left out."""
+        tables = dataclasses.asdict(self)  # type: ignore[call-overload]
+        for key, kinds, mark in [
+            ("partition", PARTITIONS, "kind"),
+            ("sampling", SAMPLINGS, "kind"),
+            ("aggregator", AGGREGATORS, "name"),
+        ]:
+            (name,) = [name for name, cls in kinds.items() if cls is type(getattr(self, key))]
+            tables[key] = {mark: name, **tables[key]}
+        return {key: _without_none(value) for key, value in tables.items()}
+
+    def to_toml(self) -> str:
+        """As the text of a TOML file."""
+        return tomli_w.dumps(self.to_dict())
+
+
+def _build_kind(kinds: dict[str, Any], table: Any, where: str, mark: str) -> Any:
+    """An object of the class that the table's own `kind` or `name` asks for."""
+    if not isinstance(table, dict):
+        raise ConfigError(f"`{where}` must be a table, got {table!r}.")
+    if mark not in table:
+        raise ConfigError(f"`{where}.{mark}` is missing; known: {', '.join(kinds)}.")
+    if table[mark] not in kinds:
+        raise ConfigError.unknown(f"{where} {mark}", str(table[mark]), kinds)
+    return build(kinds[table[mark]], {key: value for key, value in table.items() if key != mark}, where)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return list(value) if isinstance(value, tuple) else value
