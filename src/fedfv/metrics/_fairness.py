@@ -1,0 +1,222 @@
+"""Per-client values to one number."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Real
+from torch import Tensor
+
+Metric = Callable[[Real[Tensor, "*batch N"]], Float[Tensor, "*batch"]]
+"""What turns the values of N clients, or a batch of them, into one number each."""
+
+
+def mean(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Mean over the clients, each counting the same.
+
+    >>> mean(torch.tensor([0.25, 0.75]))
+    tensor(0.5000, dtype=torch.float64)
+    """
+    return checked(values).mean(dim=-1)
+
+
+def variance(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Population variance over the clients.
+
+    >>> variance(torch.tensor([0.0, 1.0]))
+    tensor(0.2500, dtype=torch.float64)
+    """
+    return checked(values).var(dim=-1, correction=0)
+
+
+def std(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Population standard deviation over the clients: "Var." in the paper's tables.
+
+    >>> std(torch.tensor([[0.5, 0.5], [0.25, 0.75]]))
+    tensor([0.0000, 0.2500], dtype=torch.float64)
+    """
+    return variance(values).sqrt()
+
+
+def worst(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor, "*batch"]:
+    """Mean of the lowest 5 % of the clients, or of another share: of max(1, floor(share N)) of them.
+
+    >>> worst(torch.tensor([0.75, 0.25, 0.5, 1.0]), share=0.5)
+    tensor(0.3750, dtype=torch.float64)
+    """
+    ascending = checked(values).sort(dim=-1).values
+    return ascending[..., : _count(share, ascending.shape[-1])].mean(dim=-1)
+
+
+def best(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor, "*batch"]:
+    """Mean of the highest 5 % of the clients, or of another share: of max(1, floor(share N)) of them.
+
+    >>> best(torch.tensor([0.75, 0.25, 0.5, 1.0]), share=0.5)
+    tensor(0.8750, dtype=torch.float64)
+    """
+    descending = checked(values).sort(dim=-1, descending=True).values
+    return descending[..., : _count(share, descending.shape[-1])].mean(dim=-1)
+
+
+def minimum(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """The lowest client.
+
+    >>> minimum(torch.tensor([0.75, 0.25]))
+    tensor(0.2500, dtype=torch.float64)
+    """
+    return checked(values).amin(dim=-1)
+
+
+def maximum(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """The highest client.
+
+    >>> maximum(torch.tensor([0.75, 0.25]))
+    tensor(0.7500, dtype=torch.float64)
+    """
+    return checked(values).amax(dim=-1)
+
+
+def percentile(values: Real[Tensor, "*batch N"], q: float) -> Float[Tensor, "*batch"]:
+    """The value below which q per cent of the clients lie, interpolated linearly between two clients.
+
+    >>> percentile(torch.tensor([0.0, 0.5, 1.0]), 25)
+    tensor(0.2500, dtype=torch.float64)
+    """
+    if not 0 <= q <= 100:
+        raise ValueError(f"`q` must be in [0, 100], got {q}.")
+    return checked(values).quantile(q / 100, dim=-1)
+
+
+def cv(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Coefficient of variation, the standard deviation in units of the mean: 0 if all are equal.
+
+    >>> cv(torch.tensor([0.0, 0.5]))
+    tensor(1., dtype=torch.float64)
+    """
+    return _relative(values).var(dim=-1, correction=0).sqrt()
+
+
+def jain(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Jain's index 1 / (1 + CV^2): 1 if all are equal, k/N if k clients have the same and the others nothing.
+
+    >>> jain(torch.tensor([1.0, 0.0, 0.0, 0.0]))
+    tensor(0.2500, dtype=torch.float64)
+    """
+    return 1 / (1 + cv(values).square())
+
+
+def cosine(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Cosine between the values and the vector of ones, the square root of Jain's index: 1 if all are equal.
+
+    >>> cosine(torch.tensor([1.0, 0.0, 0.0, 0.0]))
+    tensor(0.5000, dtype=torch.float64)
+    """
+    return jain(values).sqrt()
+
+
+def angle(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Angle between the values and the vector of ones, in degrees: 0 if all are equal.
+
+    >>> angle(torch.tensor([1.0, 0.0]))
+    tensor(45., dtype=torch.float64)
+    """
+    return cv(values).atan().rad2deg()  # the arc cosine would lose half of the digits of a small angle
+
+
+def gini(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Gini's coefficient, half the mean difference of two clients in units of the mean: 0 if all are equal.
+
+    >>> gini(torch.tensor([1.0, 0.0, 0.0, 0.0]))
+    tensor(0.7500, dtype=torch.float64)
+    """
+    ascending = _relative(values).sort(dim=-1).values
+    N = ascending.shape[-1]
+    below = torch.arange(1, N, device=ascending.device)
+    across = below * (N - below)  # how many pairs of clients have this gap between them
+    return (across * ascending.diff(dim=-1)).sum(dim=-1) / N**2
+
+
+def entropy(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Entropy of the clients' shares a_k / sum a, in nats: log N if all are equal, 0 if one client has everything.
+
+    >>> entropy(torch.tensor([0.5, 0.5, 0.0])).exp()
+    tensor(2., dtype=torch.float64)
+    """
+    divergence = kl_to_uniform(values)
+    return math.log(values.shape[-1]) - divergence
+
+
+def kl_to_uniform(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Divergence of the clients' shares a_k / sum a from equal ones, in nats (Theil's T): 0 if all are equal.
+
+    >>> kl_to_uniform(torch.tensor([1.0, 0.0])).exp()
+    tensor(2., dtype=torch.float64)
+    """
+    relative = _relative(values)
+    return relative.xlogy(relative).mean(dim=-1).clamp(min=0)  # rounding could leave it just below
+
+
+def atkinson(values: Real[Tensor, "*batch N"], epsilon: float = 0.5) -> Float[Tensor, "*batch"]:
+    """Atkinson's index, the part of the mean that one could give up if all were equal: 0 if they are.
+
+    It is 1 - M / mu with M the power mean of exponent 1 - epsilon; for epsilon = 1, the geometric mean.
+
+    Args:
+        values: one for each client.
+        epsilon: above 0; the larger, the more the low clients count.
+
+    >>> atkinson(torch.tensor([1.0, 0.0]))
+    tensor(0.5000, dtype=torch.float64)
+    """
+    if not 0 < epsilon < math.inf:
+        raise ValueError(f"`epsilon` must be a number above 0, got {epsilon}.")
+    relative = _relative(values)
+    if epsilon == 1:
+        power_mean = relative.log().mean(dim=-1).exp()
+    else:
+        power_mean = relative.pow(1 - epsilon).mean(dim=-1).pow(1 / (1 - epsilon))
+    return (1 - power_mean).clamp(min=0)  # rounding could leave it just below
+
+
+METRICS: dict[str, Metric] = {
+    "mean": mean,
+    "std": std,
+    "variance": variance,
+    "worst": worst,
+    "best": best,
+    "minimum": minimum,
+    "maximum": maximum,
+    "cv": cv,
+    "jain": jain,
+    "cosine": cosine,
+    "angle": angle,
+    "gini": gini,
+    "entropy": entropy,
+    "kl_to_uniform": kl_to_uniform,
+    "atkinson": atkinson,
+}
+"""Those that need the values only; the first line of each docstring says what it means."""
+
+
+def checked(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch N"]:
+    """The values in double precision, if they are accuracies."""
+    if not isinstance(values, Tensor):
+        raise ValueError(f"`values` must be a tensor, got {type(values).__name__}.")
+    if values.ndim == 0 or values.shape[-1] == 0:
+        raise ValueError(f"`values` must have an entry for at least one client, got shape {tuple(values.shape)}.")
+    if (outside := ~((values >= 0) & (values <= 1))).any():  # so written, NaN is outside
+        raise ValueError(f"`values` must be in [0, 1], got {values[outside][0].item()}.")
+    return values.double()
+
+
+def _relative(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch N"]:
+    """The values in units of their mean; ones where all are zero, since then all are equal."""
+    accuracies = checked(values)
+    mean = accuracies.mean(dim=-1, keepdim=True)
+    return torch.where(mean > 0, accuracies / mean, 1.0)
+
+
+def _count(share: float, N: int) -> int:
+    if not 0 < share <= 1:
+        raise ValueError(f"`share` must be in (0, 1], got {share}.")
+    return max(1, math.floor(round(share * N, 6)))  # 0.29 * 100 is 28.999999999999996
