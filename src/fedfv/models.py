@@ -83,7 +83,10 @@ def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: i
         make = MODELS[name]
     elif ":" in name:
         module, _, attribute = name.partition(":")
-        make = getattr(importlib.import_module(module), attribute)
+        try:
+            make = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"model {name!r} cannot be imported: {error}.") from None
     else:
         raise ValueError(f"unknown model {name!r}; known: {', '.join(MODELS)}, or `import.path:callable`.")
     with torch.random.fork_rng(devices=[]):

@@ -33,7 +33,7 @@ class Data:
 class LabelShards:
     """Sorted by label and cut into shards, of which each client gets some at random (the paper's)."""
 
-    clients: Count
+    num_clients: Count
     shards_per_client: Count = 2
     fractions: Shares = (0.8, 0.1, 0.1)
 
@@ -49,7 +49,7 @@ class OneClassEach:
 class Dirichlet:
     """The classes of each client in random proportions: the smaller the concentration, the more they differ."""
 
-    clients: Count
+    num_clients: Count
     concentration: Annotated[float, Field(gt=0)] = 0.5
     min_size: Count = 10
     fractions: Shares = (0.8, 0.1, 0.1)
@@ -59,7 +59,7 @@ class Dirichlet:
 class IID:
     """At random, in equal parts."""
 
-    clients: Count
+    num_clients: Count
     fractions: Shares = (0.8, 0.1, 0.1)
 
 
@@ -67,8 +67,9 @@ class IID:
 class Unequal:
     """At random, in parts of very different size."""
 
-    clients: Count
-    spread: Annotated[float, Field(gt=0)] = 1.0
+    num_clients: Count
+    spread: Annotated[float, Field(ge=0)] = 1.0
+    min_size: Count = 10
     fractions: Shares = (0.8, 0.1, 0.1)
 
 

@@ -1,0 +1,86 @@
+"""From an experiment to the objects that run it."""
+
+import dataclasses
+from collections.abc import Callable
+from os import PathLike
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from fedfv import data, sampling
+from fedfv.aggregators import QFedAvg
+from fedfv.core import Clients
+from fedfv.data import Federation
+from fedfv.experiments import _spec as spec
+from fedfv.experiments._errors import ConfigError
+from fedfv.experiments._spec import PARTITIONS, Experiment
+from fedfv.models import build_model
+from fedfv.training import BatchedClients, LoopClients, can_be_batched
+
+
+def build_federation(experiment: Experiment, folder: str | PathLike[str] | None = None) -> Federation:
+    """The data of all clients, on the device and in the order in which training reads it."""
+    loaded = data.load(experiment.data.name, folder)
+    if isinstance(loaded, Federation):
+        federation = loaded
+    else:
+        dataset = loaded.only_train() if experiment.data.rows == "train" else loaded
+        options = dataclasses.asdict(experiment.partition)  # type: ignore[call-overload]
+        fractions = options.pop("fractions")
+        (kind,) = [name for name, cls in PARTITIONS.items() if cls is type(experiment.partition)]
+        partition = data.PARTITIONS[kind](dataset, experiment.seed, **options)
+        federation = data.federate(dataset, partition, fractions, experiment.seed)
+    return federation.sorted_by_client().to(device_of(experiment))
+
+
+def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
+    """The model, with the parameters that it starts from."""
+    shape = tuple(federation.inputs.shape[1:])
+    model = build_model(
+        experiment.model.name, shape, federation.num_classes, experiment.seed, **experiment.model.options
+    )
+    return model.to(federation.inputs.device)
+
+
+def build_clients(experiment: Experiment, federation: Federation, model: nn.Module) -> Clients:
+    """Who trains."""
+    batched = can_be_batched(model) if experiment.engine == "auto" else experiment.engine == "batched"
+    rule = experiment.aggregator
+    return (BatchedClients if batched else LoopClients)(
+        federation=federation,
+        model=model,
+        local=experiment.training,
+        loss=experiment.model.loss,
+        seed=experiment.seed,
+        trained_losses=isinstance(rule, QFedAvg) and rule.loss == "after",
+    )
+
+
+def build_sampler(experiment: Experiment, federation: Federation) -> Callable[[int], Int[Tensor, " m"]]:
+    """Who replies in a round."""
+    chosen, seed, num_clients = experiment.sampling, experiment.seed, federation.num_clients
+    sample: sampling.Sampler
+    match chosen:
+        case spec.Uniform():
+            sample = sampling.Uniform(num_clients, chosen.count, seed)
+        case spec.BySize():
+            sample = sampling.BySize(federation.train.sizes, chosen.count, seed)
+        case spec.Everyone():
+            sample = sampling.Everyone(num_clients)
+        case spec.Availability():
+            pattern = torch.tensor(chosen.pattern, dtype=torch.bool)
+            if pattern.ndim != 2 or pattern.shape[1] != num_clients:
+                raise ConfigError(
+                    f"`sampling.pattern` must have {num_clients} entries in each round, one for each client, "
+                    f"got shape {tuple(pattern.shape)}."
+                )
+            sample = sampling.Availability(pattern, chosen.count, seed)
+    return lambda round: sampling.replying(sample(round), round, chosen.dropout, seed)
+
+
+def device_of(experiment: Experiment) -> torch.device:
+    """Where it runs; "auto" takes a GPU if there is one."""
+    if experiment.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError('`device` must be "auto" or "cpu" here: torch finds no GPU for "cuda".')
+    return torch.device("cuda" if experiment.device != "cpu" and torch.cuda.is_available() else "cpu")
