@@ -106,9 +106,7 @@ def test_a_run_resumed_from_a_checkpoint_is_the_uninterrupted_one_bit_for_bit(ca
 
 
 @every_case
-def test_updates_in_a_file_give_the_same_as_in_memory(
-    case: Case, tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_updates_in_a_file_give_the_same_as_in_memory(case: Case, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedfv.mapped._PIECE", 5000 * 3 * 4)  # several pieces
     rounds = [replies for replies in random_rounds(N, 3, 20_000, 5, dtype=torch.float32) if replies is not None]
     mapped = []
