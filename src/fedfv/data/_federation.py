@@ -12,6 +12,9 @@ from torch import Tensor
 class Index:
     """Which rows belong to each client, one client after the other.
 
+    Args:
+        names: of the clients, if they have any.
+
     >>> index = Index.of([torch.tensor([4, 2]), torch.tensor([7])])
     >>> index[0], index.sizes
     (tensor([4, 2]), tensor([2, 1]))
@@ -19,9 +22,11 @@ class Index:
 
     rows: Int[Tensor, " n"]
     offsets: Int[Tensor, " N+1"]  # the rows of client k are rows[offsets[k] : offsets[k + 1]]
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, rows_of_clients: list[Int[Tensor, " _"]]) -> Self:
+        """The index of these rows, a tensor for each client."""
         sizes = torch.tensor([0, *map(len, rows_of_clients)])
         return cls(torch.cat(rows_of_clients), sizes.cumsum(dim=0))
 
@@ -29,10 +34,13 @@ class Index:
         return len(self.offsets) - 1
 
     def __getitem__(self, client: int) -> Int[Tensor, " n_k"]:
+        if not 0 <= client < len(self):
+            raise IndexError(f"`client` must be from 0 to {len(self) - 1}, got {client}.")
         return self.rows[self.offsets[client] : self.offsets[client + 1]]
 
     @property
     def sizes(self) -> Int[Tensor, " N"]:
+        """How many rows each client has."""
         return self.offsets.diff()
 
 
@@ -44,6 +52,11 @@ class Federation:
         inputs: ready for the model.
         targets: classes, from 0.
         names: of the clients, for tables and figures; empty if they have none.
+
+    >>> mine, yours = torch.tensor([0, 1]), torch.tensor([2, 3, 4])
+    >>> both = Index.of([mine, yours])
+    >>> Federation(torch.rand(5, 8), torch.tensor([0, 1, 1, 0, 1]), both, both, both, num_classes=2).num_clients
+    2
     """
 
     inputs: Num[Tensor, "n ..."]
@@ -54,8 +67,26 @@ class Federation:
     num_classes: int
     names: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.targets):
+            raise ValueError(
+                f"`targets` must have one entry for each of the {len(self.inputs)} inputs, got {len(self.targets)}."
+            )
+        for part in ("train", "validation", "test"):
+            index: Index = getattr(self, part)
+            if len(index) != self.num_clients:
+                raise ValueError(f"`{part}` must have the {self.num_clients} clients of `train`, got {len(index)}.")
+            if len(index.rows) and not 0 <= int(index.rows.min()) <= int(index.rows.max()) < len(self.inputs):
+                raise ValueError(
+                    f"`{part}` must have rows from 0 to {len(self.inputs) - 1}, "
+                    f"got {int(index.rows.min())} to {int(index.rows.max())}."
+                )
+        if self.names and len(self.names) != self.num_clients:
+            raise ValueError(f"`names` must be one for each of the {self.num_clients} clients, got {len(self.names)}.")
+
     @property
     def num_clients(self) -> int:
+        """How many clients there are."""
         return len(self.train)
 
     def examples(self, part: Literal["train", "validation", "test"], client: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,95 @@
+"""Datasets by name."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from fedfv.data._checked import DataError
+from fedfv.data._cifar10 import CIFAR10, cifar10
+from fedfv.data._dataset import Dataset
+from fedfv.data._fashion import FASHION_MNIST, FASHION_TOPS, fashion_mnist, fashion_tops
+from fedfv.data._federation import Federation
+from fedfv.data._files import Files, read, status
+from fedfv.data._files import locate as locate_files
+from fedfv.data._mnist import MNIST, mnist
+from fedfv.data._npz import npz
+
+DATASETS: dict[str, Callable[[Path | str | None], Dataset]] = {
+    "mnist": mnist,
+    "fashion-mnist": fashion_mnist,
+    "fashion-tops": fashion_tops,
+    "cifar10": cifar10,
+}
+
+FILES: dict[str, Files] = {
+    "mnist": MNIST,
+    "fashion-mnist": FASHION_MNIST,
+    "fashion-tops": FASHION_TOPS,
+    "cifar10": CIFAR10,
+}
+
+
+def load(name: str, folder: Path | str | None = None, **options: Any) -> Dataset | Federation:
+    """The dataset of this name, downloaded first if it is nowhere to be found.
+
+    Args:
+        name: one of `DATASETS`; or the path of a `.npz` file, see `npz`; or `module:callable`, something to import and
+            call that returns a `Dataset`, or a `Federation` if it knows the clients too.
+        folder: where to look for the files first; otherwise in the one that the environment variable FEDFV_DATA names.
+        options: for the callable.
+
+    >>> load("fashion-tops").class_names
+    ('T-shirt', 'pullover', 'shirt')
+    """
+    if ":" in name and not name.endswith(".npz"):
+        return _call(name, options)
+    if options:
+        raise ValueError(f"options are for `module:callable`, but '{name}' got {', '.join(options)}.")
+    if name.endswith(".npz"):
+        return npz(name)
+    if name not in DATASETS:
+        raise ValueError(
+            f"unknown dataset '{name}'; known: {', '.join(DATASETS)}, paths that end in .npz, and module:callable."
+        )
+    return DATASETS[name](folder)
+
+
+def fetch(name: str, folder: Path | str | None = None) -> dict[str, Path]:
+    """Where each file of one of the `DATASETS` is, after a download if need be; all are checked.
+
+    >>> list(fetch("fashion-tops"))
+    ['images', 'pixels']
+    """
+    files = _files(name)
+    read(files, folder)
+    return locate_files(files, folder)
+
+
+def check(name: str, folder: Path | str | None = None) -> dict[str, Literal["ok", "missing", "wrong"]]:
+    """Whether each file of one of the `DATASETS` is there and is the published one; nothing is downloaded.
+
+    >>> check("fashion-tops")
+    {'images': 'ok', 'pixels': 'ok'}
+    """
+    return status(_files(name), folder)
+
+
+def _files(name: str) -> Files:
+    if name not in FILES:
+        raise ValueError(f"unknown dataset '{name}'; those with files to fetch and check: {', '.join(FILES)}.")
+    return FILES[name]
+
+
+def _call(name: str, options: dict[str, Any]) -> Dataset | Federation:
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise DataError(f"'{name}' must be module:callable and importable, but: {error}.") from error
+    if not callable(function):
+        raise DataError(f"'{name}' must be something to call, got {type(function).__name__}.")
+    result = function(**options)
+    if not isinstance(result, Dataset | Federation):
+        raise DataError(f"'{name}' must return a Dataset or a Federation, got {type(result).__name__}.")
+    return result

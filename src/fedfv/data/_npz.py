@@ -1,0 +1,51 @@
+"""Datasets of one's own, in one file."""
+
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+
+from fedfv.data._checked import DataError
+from fedfv.data._dataset import Dataset
+
+
+def npz(path: Path | str) -> Dataset:
+    """The dataset in a file of `numpy.savez`.
+
+    Args:
+        path: of a file with `inputs`, numbers that are used as they are, in float32; `targets`, whole numbers from 0;
+            and any further arrays with a value for each row, such as `client`, for `by_column`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/mine.npz", inputs=np.eye(3), targets=[0, 1, 1], client=["ann", "bob", "ann"])
+    ...     npz(f"{folder}/mine.npz").columns
+    {'client': array(['ann', 'bob', 'ann'], dtype='<U3')}
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, EOFError, ValueError, AttributeError, BadZipFile) as error:
+        raise DataError(f"{path} must be a file of numpy.savez without Python objects, but: {error}.") from error
+    for name in ("inputs", "targets"):
+        if name not in arrays:
+            raise DataError(f"{path} must contain '{name}', got {', '.join(arrays) or 'nothing'}.")
+    inputs, targets = arrays.pop("inputs"), arrays.pop("targets")
+    if inputs.dtype.kind not in "fiub" or inputs.ndim < 1 or not np.isfinite(inputs).all():
+        raise DataError(f"'inputs' of {path} must be finite numbers with a row for each example, got {_kind(inputs)}.")
+    if targets.dtype.kind not in "iu" or targets.ndim != 1 or targets.size == 0:
+        raise DataError(f"'targets' of {path} must be whole numbers, one for each example, got {_kind(targets)}.")
+    try:
+        return Dataset(
+            inputs=torch.from_numpy(inputs.astype(np.float32)),
+            targets=torch.from_numpy(targets.astype(np.int64)),
+            num_classes=int(targets.max()) + 1,
+            columns=arrays,
+        )
+    except ValueError as error:
+        raise DataError(f"{path} is not a dataset: {error}") from error
+
+
+def _kind(array: np.ndarray) -> str:
+    return f"{array.dtype} of shape {array.shape}"

@@ -1,0 +1,135 @@
+"""What each client trains on, and what it is measured on."""
+
+from itertools import pairwise
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from fedfv.data._checked import DataError
+from fedfv.data._dataset import Dataset
+from fedfv.data._federation import Federation, Index
+from fedfv.seeding import rng
+
+PARTS = ("train", "validation", "test")
+
+
+def federate(
+    dataset: Dataset,
+    partition: Index,
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    names: tuple[str, ...] = (),
+) -> Federation:
+    """The dataset in the hands of clients, whose rows are split at random into training, validation and test.
+
+    Args:
+        dataset: all examples.
+        partition: which of them each client has.
+        fractions: of each client's rows, for training, validation and test.
+        seed: of the split.
+        names: of the clients, if not those of the partition.
+
+    >>> dataset = Dataset(torch.zeros(40, 1), torch.arange(40) % 2, num_classes=2)
+    >>> federation = federate(dataset, Index.of([torch.arange(10), torch.arange(10, 40)]))
+    >>> federation.train.sizes, federation.validation.sizes, federation.test.sizes
+    (tensor([ 8, 24]), tensor([1, 3]), tensor([1, 3]))
+    """
+    parts = split(partition, fractions, seed)
+    return Federation(dataset.inputs, dataset.targets, *parts, dataset.num_classes, names or partition.names)
+
+
+def split(
+    partition: Index, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1), seed: int = 0
+) -> tuple[Index, Index, Index]:
+    """Training, validation and test rows of each client, at random.
+
+    A client's split depends on the seed, its number and its rows, and not on the other clients.
+
+    >>> train, validation, test = split(Index.of([torch.arange(10)]))
+    >>> len(train[0]), len(validation[0]), len(test[0])
+    (8, 1, 1)
+    """
+    rows = partition.rows.numpy().copy()
+    offsets = partition.offsets.tolist()
+    for client, (start, end) in enumerate(pairwise(offsets)):
+        rng(seed, "split", client).shuffle(rows[start:end])
+    return cut(Index(torch.from_numpy(rows), partition.offsets, partition.names), fractions)
+
+
+def cut(partition: Index, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)) -> tuple[Index, Index, Index]:
+    """Training, validation and test rows of each client: the first train, the next are for test, the last validate.
+
+    >>> train, validation, test = cut(Index.of([torch.arange(10)]))
+    >>> train[0], validation[0], test[0]
+    (tensor([0, 1, 2, 3, 4, 5, 6, 7]), tensor([9]), tensor([8]))
+    """
+    for_train, for_validation, for_test = fractions
+    if min(for_train, for_test) <= 0 or for_validation < 0 or abs(sum(fractions) - 1) > 1e-9:
+        raise ValueError(
+            f"`fractions` for training, validation and test must add up to 1, with something to train and test on, "
+            f"got {fractions}."
+        )
+    sizes, starts = partition.sizes, partition.offsets[:-1]
+    end_train = starts + _share(sizes, for_train)
+    end_test = starts + _share(sizes, for_train + for_test)
+    train = _between(partition, starts, end_train)
+    test = _between(partition, end_train, end_test)
+    for name, part in (("training", train), ("test", test)):
+        if len(empty := (part.sizes == 0).nonzero().flatten()):
+            raise ValueError(
+                f"every client must have a row for {name}, but {len(empty)} of {len(sizes)} have none, the first being "
+                f"client {int(empty[0])} with {int(sizes[empty[0]])} rows: take fewer clients, a larger `min_size` or "
+                f"other `fractions`."
+            )
+    return train, _between(partition, end_test, partition.offsets[1:]), test
+
+
+def save_partition(path: Path | str, federation: Federation) -> None:
+    """Write which rows each client has for training, validation and test, without the examples."""
+    arrays = {"names": np.array(federation.names, dtype=np.str_)}
+    for part in PARTS:
+        index: Index = getattr(federation, part)
+        arrays |= {f"{part}_rows": index.rows.numpy(), f"{part}_offsets": index.offsets.numpy()}
+    with Path(path).open("wb") as file:  # numpy would add .npz to a path without
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def load_partition(path: Path | str) -> tuple[Index, Index, Index]:
+    """Training, validation and test rows of each client, as `save_partition` wrote them; the names are in each.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> dataset = Dataset(torch.zeros(20, 1), torch.arange(20) % 2, num_classes=2)
+    >>> federation = federate(dataset, Index.of([torch.arange(20)]), names=("ann",))
+    >>> with TemporaryDirectory() as folder:
+    ...     save_partition(f"{folder}/partition.npz", federation)
+    ...     train, validation, test = load_partition(f"{folder}/partition.npz")
+    >>> train.names, bool((test.rows == federation.test.rows).all())
+    (('ann',), True)
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            names = tuple(map(str, file["names"]))
+            train, validation, test = (
+                Index(torch.from_numpy(file[f"{part}_rows"]), torch.from_numpy(file[f"{part}_offsets"]), names)
+                for part in PARTS
+            )
+    except (OSError, EOFError, ValueError, AttributeError, KeyError, BadZipFile) as error:
+        raise DataError(f"{path} must be a file of `save_partition`, but: {error}.") from error
+    return train, validation, test
+
+
+def _share(sizes: Int[Tensor, " N"], fraction: float) -> Int[Tensor, " N"]:
+    # Rounded down; the little that is added is for fractions like .7 + .2, which is just below .9.
+    return (sizes.double() * fraction + 1e-9).long()
+
+
+def _between(index: Index, starts: Int[Tensor, " N"], ends: Int[Tensor, " N"]) -> Index:
+    """The rows of each client from one place to another in `index.rows`."""
+    sizes = ends - starts
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(dim=0)])
+    places = torch.repeat_interleave(starts - offsets[:-1], sizes) + torch.arange(int(offsets[-1]))
+    return Index(index.rows[places], offsets, index.names)
