@@ -136,9 +136,9 @@ def dirichlet(dataset: Dataset, seed: int, *, num_clients: int, concentration: f
 
 
 PARTITIONS: dict[str, Callable[..., Index]] = {
-    "label_shards": label_shards,
-    "one_class_each": one_class_each,
-    "by_column": by_column,
+    "label-shards": label_shards,
+    "one-class-each": one_class_each,
+    "by-column": by_column,
     "iid": iid,
     "unequal": unequal,
     "dirichlet": dirichlet,

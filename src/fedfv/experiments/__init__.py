@@ -1,5 +1,6 @@
 """What is run, and what is kept of it."""
 
+from fedfv.experiments._bundled import bundled
 from fedfv.experiments._errors import ConfigError
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import (
@@ -37,5 +38,6 @@ __all__ = [
     "RunError",
     "Unequal",
     "Uniform",
+    "bundled",
     "run",
 ]

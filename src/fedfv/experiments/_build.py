@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from os import PathLike
+from pathlib import Path
 
 import torch
 from jaxtyping import Int
@@ -19,7 +19,7 @@ from fedfv.models import build_model
 from fedfv.training import BatchedClients, LoopClients, can_be_batched
 
 
-def build_federation(experiment: Experiment, folder: str | PathLike[str] | None = None) -> Federation:
+def build_federation(experiment: Experiment, folder: str | Path | None = None) -> Federation:
     """The data of all clients, on the device and in the order in which training reads it."""
     loaded = data.load(experiment.data.name, folder)
     if isinstance(loaded, Federation):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfv.core import Replies, ServerState, from_tensors, start, to_tensors
@@ -29,9 +29,9 @@ class Progress(NamedTuple):
 
 def run(
     experiment: Experiment,
-    directory: str | PathLike[str],
+    directory: str | Path,
     *,
-    data: str | PathLike[str] | None = None,
+    data: str | Path | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> RunDirectory:
     """Runs the experiment, or goes on where it was cut off, and returns where its records are.

@@ -92,7 +92,7 @@ class RunDirectory:
             file.write(line)
 
     def load(self) -> dict[str, Tensor] | None:
-        """The tensors of the checkpoint, None if there is none; records of later rounds are dropped, they come again."""
+        """The tensors of the checkpoint, None if there is none; later records are dropped, since they come again."""
         path = self.path / CHECKPOINT
         if not path.is_file():
             self._keep_records(-1)

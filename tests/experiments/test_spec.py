@@ -1,0 +1,119 @@
+"""Experiments: the same in Python and in TOML, and refused in one sentence where they make no sense."""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedfv import FedAvg, FedFV
+from fedfv.aggregators import AGGREGATORS
+from fedfv.experiments import (
+    IID,
+    Availability,
+    ConfigError,
+    Dirichlet,
+    Everyone,
+    Experiment,
+    LabelShards,
+    Model,
+    Uniform,
+    bundled,
+)
+from fedfv.training import LocalSGD
+from tests.experiments.helpers import tables
+
+GOOD = tables(Path("x.npz"))
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"rouds": 3}, "unknown key 'rouds'; did you mean 'rounds'? known: rounds, seed, "),
+    ({"rounds": 0}, "`rounds` must be greater than or equal to 1, got 0."),
+    ({"rounds": "5"}, "`rounds` must be a valid integer, got '5'."),
+    ({"rounds": None}, "`rounds` is missing."),
+    ({"seed": -1}, "`seed` must be greater than or equal to 0, got -1."),
+    ({"output": "best"}, "`output` must be 'last' or 'mean', got 'best'."),
+    ({"data": 3}, "`data` must be a table, got 3."),
+    ({"data.name": 3}, "`data.name` must be a valid string, got 3."),
+    (
+        {"partition.kind": "iidd", "partition.num_clients": 3},
+        "unknown partition kind 'iidd'; did you mean 'iid'? known: ",
+    ),
+    ({"partition.kind": None}, "`partition.kind` is missing; known: label-shards, "),
+    ({"partition": {"kind": "iid"}}, "`partition.num_clients` is missing."),
+    (
+        {"partition": {"kind": "iid", "num_clients": "ten"}},
+        "`partition.num_clients` must be a valid integer, got 'ten'.",
+    ),
+    (
+        {"partition": {"kind": "iid", "clients": 3}},
+        "unknown key in [partition] 'clients'; did you mean 'num_clients'? known: num_clients, fractions.",
+    ),
+    ({"aggregator.name": "fedfvv"}, "unknown aggregator name 'fedfvv'; did you mean 'fedfv'? known: fedavg, afl, "),
+    ({"aggregator.name": None}, "`aggregator.name` is missing; known: fedavg, "),
+    ({"aggregator.alpha": 2.0}, "`alpha` of FedFV must be a number in [0, 1], got 2.0."),
+    ({"aggregator.alpha": "0.1"}, "`aggregator.alpha` must be a valid number, got '0.1'."),
+    ({"aggregator.alfa": 0.1}, "unknown key in [aggregator] 'alfa'; did you mean 'alpha'? known: "),
+    ({"training.lr": -1}, "`lr` of local training must be positive, got -1"),
+    ({"training.lrr": 1}, "unknown key in [training] 'lrr'; did you mean 'lr'? known: lr, "),
+    ({"training.batch_size": 2.5}, "`training.batch_size` must be a valid integer, got 2.5."),
+    ({"sampling.dropout": 1.5}, "`sampling.dropout` must be less than 1, got 1.5."),
+    ({"sampling.count": 0}, "`sampling.count` must be greater than or equal to 1, got 0."),
+    ({"model.loss": "hinge"}, "`model.loss` must be 'cross-entropy' or 'softmax-cross-entropy', got 'hinge'."),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), BAD, ids=[sentence for _, sentence in BAD])
+def test_what_makes_no_sense_is_refused_in_one_sentence_that_names_the_key(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    wrong = copy.deepcopy(GOOD)
+    for key, value in changes.items():
+        table, _, name = key.rpartition(".")
+        target = wrong[table] if table else wrong
+        if value is None:
+            del target[name]
+        else:
+            target[name] = value
+    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}") as caught:
+        Experiment.from_dict(wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_text_that_is_no_toml_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^this is not TOML: "):
+        Experiment.from_toml("rounds = = 3")
+
+
+@pytest.mark.parametrize("rule", [cls() for cls in AGGREGATORS.values()], ids=repr)
+@pytest.mark.parametrize(
+    "partition", [IID(num_clients=3), LabelShards(num_clients=4), Dirichlet(num_clients=5, concentration=0.1)], ids=str
+)
+@pytest.mark.parametrize(
+    "sampling", [Uniform(count=2), Everyone(dropout=0.5), Availability(pattern=[[1, 0], [0, 1]])], ids=str
+)
+def test_an_experiment_comes_back_from_toml_as_it_was(rule: Any, partition: Any, sampling: Any) -> None:
+    experiment = Experiment(
+        rounds=3,
+        seed=7,
+        partition=partition,
+        model=Model(options={"hidden": [3, 4]}),
+        training=LocalSGD(lr=0.5, momentum=0.9),
+        sampling=sampling,
+        aggregator=rule,
+    )
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+
+
+def test_an_experiment_in_python_is_checked_like_one_in_toml() -> None:
+    with pytest.raises(ValueError, match="rounds"):
+        Experiment(rounds=0, partition=IID(num_clients=3), sampling=Everyone(), aggregator=FedAvg())
+    with pytest.raises(ValueError, match="`aggregator` must be one of FedAvg, "):
+        Experiment(rounds=1, partition=IID(num_clients=3), sampling=Everyone(), aggregator="fedavg")
+    with pytest.raises(AttributeError):
+        Experiment(rounds=1, partition=IID(num_clients=3), sampling=Everyone(), aggregator=FedFV()).rounds = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_bundled_experiments_can_be_read_and_say_what_they_show(name: str) -> None:
+    assert bundled()[name].startswith("# ")
+    Experiment.from_toml(bundled()[name])
