@@ -157,17 +157,18 @@ def test_a_half_written_last_record_is_written_again(tmp_path: Path, data: Path)
 
 
 def test_a_disk_that_takes_no_more_is_an_error_that_keeps_the_records(tmp_path: Path, data: Path) -> None:
-    run(small(data, rounds=4), tmp_path / "reference")
+    experiment = small(data, rounds=80, evaluate_every=1)
+    run(experiment, tmp_path / "reference")
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     whole = records_of(tmp_path / "reference")
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) - 40, limit[1]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) * 3 // 4, limit[1]))
         with pytest.raises(RunError, match=r"records.jsonl cannot be written .* what was written before is kept\."):
-            run(small(data, rounds=4), tmp_path / "run")
+            run(experiment, tmp_path / "run")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert whole.startswith(records_of(tmp_path / "run"))
-    run(small(data, rounds=4), tmp_path / "run")
+    run(experiment, tmp_path / "run")
     assert records_of(tmp_path / "run") == whole
 
 
