@@ -7,12 +7,12 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 """What a compressed file raises if it is cut short, or is something else."""
 
-OPENERS: dict[str, Callable[..., IO[bytes]]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
+OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 """How a file may be compressed, by what is added to its name."""
 
 
@@ -30,7 +30,7 @@ def contents(path: Path, digest: str, called: str = "") -> bytes:
     """
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            found = file.read()
+            found: bytes = file.read()
     except UNREADABLE as error:
         raise DataError(f"{called or path} must be a whole file, but reading it failed: {error}.") from error
     _check(called or str(path), digest, found)

@@ -53,14 +53,15 @@ def locate(files: Files, folder: Path | str | None = None) -> dict[str, Path]:
         cache = platformdirs.user_cache_path("fedfv")
         home = cache / files.folder
         try:
-            home.mkdir(parents=True, exist_ok=True)
+            cache.mkdir(parents=True, exist_ok=True)
             # A file that is not whole and checked is only ever in here, and this goes away whatever happens.
             with TemporaryDirectory(dir=cache) as temporary:
                 _provide(files, missing, folder, Path(temporary))
+                home.mkdir(exist_ok=True)
                 for path in Path(temporary, files.folder).iterdir():
                     path.replace(home / path.name)
         except OSError as error:
-            raise DataError(f"{home} must be a folder that can be written to, but: {error}.") from error
+            raise DataError(f"{cache} must be a folder that can be written to, but: {error}.") from error
         found = _find(files, folder)
     return found
 

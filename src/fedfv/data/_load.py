@@ -10,8 +10,7 @@ from fedfv.data._cifar10 import CIFAR10, cifar10
 from fedfv.data._dataset import Dataset
 from fedfv.data._fashion import FASHION_MNIST, FASHION_TOPS, fashion_mnist, fashion_tops
 from fedfv.data._federation import Federation
-from fedfv.data._files import Files, read, status
-from fedfv.data._files import locate as locate_files
+from fedfv.data._files import Files, locate, read, status
 from fedfv.data._mnist import MNIST, mnist
 from fedfv.data._npz import npz
 
@@ -63,7 +62,7 @@ def fetch(name: str, folder: Path | str | None = None) -> dict[str, Path]:
     """
     files = _files(name)
     read(files, folder)
-    return locate_files(files, folder)
+    return locate(files, folder)
 
 
 def check(name: str, folder: Path | str | None = None) -> dict[str, Literal["ok", "missing", "wrong"]]:

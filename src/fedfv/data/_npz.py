@@ -1,5 +1,6 @@
 """Datasets of one's own, in one file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -23,14 +24,7 @@ def npz(path: Path | str) -> Dataset:
     ...     npz(f"{folder}/mine.npz").columns
     {'client': array(['ann', 'bob', 'ann'], dtype='<U3')}
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, EOFError, ValueError, AttributeError, BadZipFile) as error:
-        raise DataError(f"{path} must be a file of numpy.savez without Python objects, but: {error}.") from error
-    for name in ("inputs", "targets"):
-        if name not in arrays:
-            raise DataError(f"{path} must contain '{name}', got {', '.join(arrays) or 'nothing'}.")
+    arrays = read_arrays(path, ("inputs", "targets"))
     inputs, targets = arrays.pop("inputs"), arrays.pop("targets")
     if inputs.dtype.kind not in "fiub" or inputs.ndim < 1 or not np.isfinite(inputs).all():
         raise DataError(f"'inputs' of {path} must be finite numbers with a row for each example, got {_kind(inputs)}.")
@@ -45,6 +39,18 @@ def npz(path: Path | str) -> Dataset:
         )
     except ValueError as error:
         raise DataError(f"{path} is not a dataset: {error}") from error
+
+
+def read_arrays(path: Path | str, needed: Sequence[str]) -> dict[str, np.ndarray]:
+    """All arrays in a file of `numpy.savez`, among them the needed ones."""
+    try:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:  # TypeError: it is one array of numpy.save
+        raise DataError(f"{path} must be a file of numpy.savez without Python objects, but: {error}.") from error
+    if missing := [name for name in needed if name not in arrays]:
+        raise DataError(f"{path} must contain '{missing[0]}', got {', '.join(arrays) or 'nothing'}.")
+    return arrays
 
 
 def _kind(array: np.ndarray) -> str:

@@ -60,9 +60,8 @@ def by_column(dataset: Dataset, seed: int = 0, *, column: str = "client") -> Ind
     (tensor([0, 2]), ('ann', 'bob'))
     """
     if column not in dataset.columns:
-        raise ValueError(
-            f"`column` must be one of: {', '.join(dataset.columns) or '(there are none)'}; got '{column}'."
-        )
+        known = ", ".join(dataset.columns) or "none"
+        raise ValueError(f"`column` must be one of the dataset's columns ({known}), got '{column}'.")
     clients, owners = np.unique(dataset.columns[column], return_inverse=True)
     return _group(owners, len(clients), tuple(map(str, clients)))
 
@@ -174,8 +173,8 @@ def _check_clients(dataset: Dataset, num_clients: int, each: int = 1) -> None:
     _check_count("num_clients", num_clients)
     if num_clients * each > len(dataset):
         raise ValueError(
-            f"`num_clients` must be at most {len(dataset) // each}, so that the {len(dataset)} rows are enough for {each} "
-            f"or more each, got {num_clients}."
+            f"`num_clients` must be at most {len(dataset) // each}, so that {len(dataset)} rows are enough "
+            f"for {each} or more each, got {num_clients}."
         )
 
 

@@ -2,16 +2,15 @@
 
 from itertools import pairwise
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from fedfv.data._checked import DataError
 from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Federation, Index
+from fedfv.data._npz import read_arrays
 from fedfv.seeding import rng
 
 PARTS = ("train", "validation", "test")
@@ -110,15 +109,12 @@ def load_partition(path: Path | str) -> tuple[Index, Index, Index]:
     >>> train.names, bool((test.rows == federation.test.rows).all())
     (('ann',), True)
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            names = tuple(map(str, file["names"]))
-            train, validation, test = (
-                Index(torch.from_numpy(file[f"{part}_rows"]), torch.from_numpy(file[f"{part}_offsets"]), names)
-                for part in PARTS
-            )
-    except (OSError, EOFError, ValueError, AttributeError, KeyError, BadZipFile) as error:
-        raise DataError(f"{path} must be a file of `save_partition`, but: {error}.") from error
+    arrays = read_arrays(path, ("names", *(f"{part}_{what}" for part in PARTS for what in ("rows", "offsets"))))
+    names = tuple(map(str, arrays["names"]))
+    train, validation, test = (
+        Index(torch.from_numpy(arrays[f"{part}_rows"]), torch.from_numpy(arrays[f"{part}_offsets"]), names)
+        for part in PARTS
+    )
     return train, validation, test
 
 

@@ -1,0 +1,212 @@
+"""Each dataset by name, and datasets of one's own."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedfv.data import DataError, Dataset, Federation, Index, check, fashion_mnist, fetch, load, npz, one_class_each
+from fedfv.data._fashion import FASHION_MNIST, FASHION_TOPS
+from fedfv.data._files import read
+from fedfv.data._idx import parse, parse_all
+from tests.data.conftest import SHARED
+
+TOPS = (0, 2, 6)
+
+
+def toy(**changes: object) -> Dataset:
+    fields = {"inputs": torch.zeros(4, 2), "targets": torch.tensor([0, 1, 2, 0]), "num_classes": 3}
+    return Dataset(**{**fields, **changes})
+
+
+def toy_federation(size: int = 2) -> Federation:
+    index = Index.of([torch.arange(size)])
+    return Federation(torch.zeros(size, 1), torch.zeros(size).long(), index, index, index, num_classes=1)
+
+
+def test_the_training_rows_come_first_and_are_not_copied():
+    dataset = toy(num_train=3, columns={"client": np.array(["a", "b", "a", "b"])})
+    train = dataset.only_train()
+    assert len(train) == len(train.only_train()) == 3
+    assert train.columns["client"].tolist() == ["a", "b", "a"]
+    assert train.inputs.data_ptr() == dataset.inputs.data_ptr()
+    assert len(toy().only_train()) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"inputs": torch.zeros(0, 2)}, "`inputs` must have at least one row, got none."),
+        ({"inputs": torch.zeros(4, 2).double()}, "`inputs` must be float32, got torch.float64."),
+        (
+            {"targets": torch.zeros(3).long()},
+            "`targets` must be one int64 for each of the 4 inputs, got torch.int64 of shape (3,).",
+        ),
+        (
+            {"targets": torch.zeros(4)},
+            "`targets` must be one int64 for each of the 4 inputs, got torch.float32 of shape (4,).",
+        ),
+        ({"num_classes": 2}, "`targets` must be from 0 to 1, got 0 to 2."),
+        ({"class_names": ("a",)}, "`class_names` must be one for each of the 3 classes, got 1."),
+        ({"columns": {"c": np.zeros(5)}}, "column 'c' must have one value for each of the 4 rows, got (5,)."),
+        ({"num_train": 5}, "`num_train` must be from 1 to the 4 rows, got 5."),
+    ],
+)
+def test_a_wrong_dataset_is_refused_with_one_sentence(changes, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        toy(**changes)
+
+
+def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion):
+    """Those of the full dataset, class by class: training images in the order of the file, then test images."""
+    full, tops = fashion_mnist(SHARED if Path(SHARED).is_dir() else None), load("fashion-tops")
+    assert tops.targets.bincount().tolist() == [7000] * 3
+    assert tops.only_train().targets.bincount().tolist() == [6000] * 3
+    index = one_class_each(tops)
+    for client, label in enumerate(TOPS):
+        rows = (full.targets == label).nonzero().flatten()  # sorted, so the training rows are first
+        assert torch.equal(tops.inputs[index[client]], full.inputs[rows])
+    assert index.names == ("T-shirt", "pullover", "shirt")
+    assert tuple(full.class_names[label] for label in TOPS) == tops.class_names
+
+
+def test_the_stored_mean_and_deviation_are_those_of_all_training_images(fashion):
+    images, _ = parse_all(read(FASHION_MNIST, SHARED if Path(SHARED).is_dir() else None))
+    numbers = images[:60_000].reshape(-1, 784).astype(np.float32)
+    mean, std = np.frombuffer(read(FASHION_TOPS)["pixels"], "<f4").reshape(2, 784)
+    np.testing.assert_array_equal(mean, numbers.mean(axis=0))
+    np.testing.assert_array_equal(std, numbers.std(axis=0))
+    np.testing.assert_allclose(std, numbers.std(axis=0, dtype=np.float64), rtol=1e-3)  # float32 sums are no better
+    inputs = fashion_mnist().inputs.numpy()
+    np.testing.assert_array_equal(inputs[:60_000], (numbers - mean) / (std + 0.001))
+
+
+def test_mnist_is_between_0_and_1(shared):
+    if not (shared / "mnist").is_dir():
+        pytest.skip(f"MNIST is not in {shared}")
+    dataset = load("mnist", shared)
+    assert dataset.inputs.shape == (70_000, 1, 28, 28)
+    assert (dataset.inputs.min(), dataset.inputs.max()) == (0, 1)
+    assert dataset.targets[:5].tolist() == [5, 0, 4, 1, 9]
+    assert dataset.targets[60_000:60_005].tolist() == [7, 2, 1, 0, 4]
+    assert len(dataset.only_train()) == 60_000
+    assert set(check("mnist", shared).values()) == {"ok"}
+    assert all(path.parent == shared / "mnist" for path in fetch("mnist", shared).values())
+
+
+@pytest.mark.slow
+def test_cifar10_has_normalised_channels(shared):
+    if not list(shared.glob("cifar-10-b*")):
+        pytest.skip(f"CIFAR-10 is not in {shared}")
+    dataset = load("cifar10", shared)
+    train = dataset.only_train()
+    assert dataset.inputs.shape == (60_000, 3, 32, 32)
+    assert train.targets.bincount().tolist() == [5000] * 10
+    assert dataset.class_names[train.targets[0]] == "frog"
+    assert train.inputs.mean((0, 2, 3)).abs().max() < 1e-3
+    # The constants are means of the deviations of each image, hence not quite 1.
+    assert (train.inputs.std((0, 2, 3)) - 1.23).abs().max() < 0.1
+    assert set(check("cifar10", shared).values()) == {"ok"}
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"^unknown dataset 'mnits'; known: mnist, .*, and module:callable\.$"):
+        load("mnits")
+    for function in (fetch, check):
+        with pytest.raises(ValueError, match=r"^unknown dataset 'mnits'; those with files to fetch and check: mnist, "):
+            function("mnits")
+
+
+def test_options_are_only_for_callables():
+    with pytest.raises(ValueError, match=r"^options are for `module:callable`, but 'mnist' got size\.$"):
+        load("mnist", size=3)
+
+
+def test_a_callable_makes_the_dataset_or_the_federation():
+    assert len(load(f"{__name__}:toy", num_train=2).only_train()) == 2
+    assert load(f"{__name__}:toy_federation", size=5).num_clients == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_module:f", "must be module:callable and importable, but: No module named 'no_such_module'."),
+        ("math:no", "must be module:callable and importable, but: module 'math' has no attribute 'no'."),
+        (":f", "must be module:callable and importable, but: Empty module name."),
+        ("math:pi", "must be something to call, got float."),
+        ("builtins:dict", "must return a Dataset or a Federation, got dict."),
+    ],
+)
+def test_a_callable_that_is_none_is_refused(name, message):
+    with pytest.raises(DataError) as error:
+        load(name)
+    assert str(error.value) == f"'{name}' {message}"
+
+
+def test_a_file_of_ones_own_is_loaded_as_it_is(tmp_path):
+    path = tmp_path / "mine.npz"
+    np.savez(path, inputs=np.arange(6, dtype=np.uint8).reshape(3, 2), targets=np.int8([0, 4, 1]), client=[7, 7, 9])
+    dataset = load(str(path))
+    assert torch.equal(dataset.inputs, torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]))
+    assert dataset.targets.tolist() == [0, 4, 1]
+    assert dataset.num_classes == 5
+    assert dataset.columns["client"].tolist() == [7, 7, 9]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"targets": [0]}, "{path} must contain 'inputs', got targets."),
+        ({"inputs": [[1.0]], "labels": [0]}, "{path} must contain 'targets', got inputs, labels."),
+        ({"inputs": ["a"], "targets": [0]}, "'inputs' of {path} must be finite numbers .*, got <U1 of shape"),
+        ({"inputs": [np.nan], "targets": [0]}, "'inputs' of {path} must be finite numbers .*, got float64 of shape"),
+        ({"inputs": [[1.0]], "targets": [0.0]}, "'targets' of {path} must be whole numbers, one for each example, got"),
+        (
+            {"inputs": [[1.0]], "targets": [0, 1]},
+            "{path} is not a dataset: `targets` must be one int64 for each of the 1",
+        ),
+        ({"inputs": [[1.0]], "targets": [-1]}, "{path} is not a dataset: `targets` must be from 0 to"),
+        ({"inputs": [[1.0]], "targets": [0], "c": [1, 2]}, "{path} is not a dataset: column 'c' must have one value"),
+        (
+            {"inputs": np.array([None]), "targets": [0]},
+            "{path} must be a file of numpy.savez without Python objects, but",
+        ),
+    ],
+)
+def test_a_wrong_file_of_ones_own_is_refused(tmp_path, arrays, message):
+    path = tmp_path / "mine.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(DataError, match="^" + message.format(path=path)):
+        npz(path)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 half", b"anything"])
+def test_what_is_no_such_file_is_refused(tmp_path, content):
+    path = tmp_path / "mine.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"^{path} must be a file of numpy.savez without Python objects, but: "):
+        npz(path)
+
+
+def test_an_array_alone_is_refused(tmp_path):
+    path = tmp_path / "mine.npz"
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(DataError, match=rf"^{path} must be a file of numpy.savez"):
+        npz(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\0\0\x0d\x01", "labels must start as an idx file of bytes, got 00 00 0d."),
+        (bytes([0, 0, 8, 1, 0, 0, 0, 3, 7]), "labels must have 3 values after its header, got 1."),
+    ],
+)
+def test_what_is_no_idx_file_is_refused(content, message):
+    with pytest.raises(DataError) as error:
+        parse("labels", content)
+    assert str(error.value) == message

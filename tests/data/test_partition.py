@@ -1,0 +1,288 @@
+"""Every row has exactly one owner, and the same seed the same owners."""
+
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfv.data import (
+    PARTITIONS,
+    DataError,
+    Dataset,
+    Federation,
+    Index,
+    by_column,
+    cut,
+    dirichlet,
+    federate,
+    iid,
+    label_shards,
+    load_partition,
+    one_class_each,
+    save_partition,
+    split,
+    unequal,
+)
+from fedfv.seeding import rng
+
+
+def dataset_of(targets: list[int] | np.ndarray, **more: object) -> Dataset:
+    labels = torch.as_tensor(np.asarray(targets)).long()
+    return Dataset(torch.zeros(len(labels), 1), labels, num_classes=int(labels.max()) + 1, **more)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Dataset, Callable[[int], Index], int]:
+    """A dataset, a partition of it with all options but the seed, and the least rows that a client must get."""
+    targets = draw(st.lists(st.integers(0, 5), min_size=1, max_size=150))
+    n = len(targets)
+    column = draw(st.lists(st.sampled_from(["ann", "bob", "eve"]), min_size=n, max_size=n))
+    dataset = dataset_of(targets, columns={"client": np.array(column)})
+    name = draw(st.sampled_from(sorted(PARTITIONS)))
+    least = draw(st.integers(1, min(n, 12)))
+    num_clients = draw(st.integers(1, n // least))
+    options = {
+        "label_shards": {"num_clients": num_clients, "shards_per_client": least},
+        "iid": {"num_clients": num_clients},
+        "unequal": {"num_clients": num_clients, "min_size": least, "spread": draw(st.floats(0, 10))},
+        "dirichlet": {
+            "num_clients": num_clients,
+            "min_size": least,
+            "concentration": draw(st.floats(0.001, 1000.0)),
+        },
+    }
+    return dataset, partial(PARTITIONS[name], dataset, **options.get(name, {})), least if name in options else 1
+
+
+@given(cases(), st.integers(0, 9))
+def test_every_row_has_exactly_one_owner(case, seed):
+    dataset, partition, least = case
+    index = partition(seed)
+    assert index.rows.sort().values.tolist() == list(range(len(dataset)))
+    assert int(index.sizes.min()) >= least
+    assert int(index.sizes.sum()) == len(dataset)
+
+
+@given(cases(), st.integers(0, 9))
+def test_the_same_seed_gives_the_same_partition(case, seed):
+    _, partition, _ = case
+    first, second = partition(seed), partition(seed)
+    assert torch.equal(first.rows, second.rows)
+    assert torch.equal(first.offsets, second.offsets)
+
+
+@pytest.mark.parametrize("name", ["label_shards", "iid", "unequal", "dirichlet"])
+def test_another_seed_gives_another_partition(name):
+    options = {"num_clients": 10} | ({"concentration": 1.0} if name == "dirichlet" else {})
+    dataset = dataset_of(np.arange(500) % 10)
+    first, second = (PARTITIONS[name](dataset, seed, **options) for seed in (0, 1))
+    assert not torch.equal(first.rows, second.rows)
+
+
+def test_shards_are_cut_from_the_rows_sorted_by_class_in_their_order():
+    targets = rng(0, "targets").permutation(np.arange(5000) % 10)
+    index = label_shards(dataset_of(targets), seed=3, num_clients=10, shards_per_client=2)
+    shards = np.argsort(targets, kind="stable").reshape(20, 250)
+    owned = index.rows.numpy().reshape(20, 250)
+    assert sorted(map(tuple, owned)) == sorted(map(tuple, shards))
+    assert index.sizes.tolist() == [500] * 10
+    assert all(len(set(targets[index[client]])) <= 2 for client in range(10))
+
+
+def test_the_shards_of_the_paper_are_equal():
+    assert set(label_shards(dataset_of(np.arange(60_000) % 10), 0, num_clients=200).sizes.tolist()) == {300}
+    assert set(label_shards(dataset_of(np.arange(50_000) % 10), 0, num_clients=100).sizes.tolist()) == {500}
+
+
+def test_a_class_without_rows_is_no_client():
+    dataset = dataset_of([3, 1, 3, 1], class_names=("a", "b", "c", "d"))
+    index = one_class_each(dataset)
+    assert [rows.tolist() for rows in (index[0], index[1])] == [[1, 3], [0, 2]]
+    assert index.names == ("b", "d")
+    assert one_class_each(dataset_of([3, 1])).names == ("1", "3")
+
+
+def test_clients_of_a_column_are_sorted_and_keep_their_rows_in_order():
+    index = by_column(dataset_of([0, 0, 0, 0], columns={"writer": np.array([30, 4, 30, 4])}), column="writer")
+    assert index.names == ("4", "30")
+    assert [index[0].tolist(), index[1].tolist()] == [[1, 3], [0, 2]]
+
+
+def test_without_spread_all_clients_are_equal_and_with_more_they_differ_more():
+    dataset = dataset_of(np.zeros(10_000, dtype=int))
+    deviations = [unequal(dataset, 0, num_clients=50, spread=s).sizes.double().std() for s in (0, 0.5, 1, 2)]
+    assert deviations[0] < 1
+    assert deviations == sorted(deviations)
+
+
+def test_a_low_concentration_gives_clients_few_classes_and_a_high_one_all():
+    dataset = dataset_of(np.arange(10_000) % 10)
+
+    def largest_share(concentration: float) -> float:
+        index = dirichlet(dataset, 0, num_clients=20, concentration=concentration, min_size=1)
+        counts = [dataset.targets[index[client]].bincount(minlength=10) for client in range(20)]
+        return float(np.mean([count.max() / count.sum() for count in counts]))
+
+    assert largest_share(0.01) > 0.8
+    assert largest_share(1000.0) < 0.12
+
+
+def test_a_hundred_thousand_clients_take_seconds():
+    dataset = dataset_of(np.arange(1_000_000) % 10)
+    start = time.perf_counter()
+    for name, options in {"label_shards": {}, "iid": {}, "unequal": {}, "dirichlet": {"concentration": 0.1}}.items():
+        PARTITIONS[name](dataset, 0, num_clients=100_000, **options)
+    assert time.perf_counter() - start < 20  # on any machine; 1 s on a laptop
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (partial(iid, num_clients=0), "`num_clients` must be a whole number from 1, got 0."),
+        (partial(iid, num_clients=2.5), "`num_clients` must be a whole number from 1, got 2.5."),
+        (
+            partial(iid, num_clients=31),
+            "`num_clients` must be at most 30, so that 30 rows are enough for 1 or more each, got 31.",
+        ),
+        (
+            partial(dirichlet, num_clients=4, concentration=1.0),
+            "`num_clients` must be at most 3, so that 30 rows are enough for 10 or more each, got 4.",
+        ),
+        (
+            partial(label_shards, num_clients=16),
+            "`num_clients` must be at most 15, so that 30 rows are enough for 2 or more each, got 16.",
+        ),
+        (
+            partial(label_shards, num_clients=2, shards_per_client=0),
+            "`shards_per_client` must be a whole number from 1, got 0.",
+        ),
+        (partial(unequal, num_clients=2, min_size=0), "`min_size` must be a whole number from 1, got 0."),
+        (partial(unequal, num_clients=2, spread=-1), "`spread` must be a number in [0, 10], got -1."),
+        (
+            partial(dirichlet, num_clients=2, concentration=0.0),
+            "`concentration` must be a number in (0, infinity), got 0.0.",
+        ),
+        (partial(by_column, column="who"), "`column` must be one of the dataset's columns (a, b), got 'who'."),
+    ],
+)
+def test_an_impossible_partition_is_refused_with_one_sentence(call, message):
+    columns = {"a": np.zeros(30), "b": np.zeros(30)}
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call(dataset_of(np.arange(30) % 3, columns=columns), 0)
+
+
+@given(st.lists(st.integers(10, 60), min_size=1, max_size=8), st.integers(0, 9))
+def test_a_split_cuts_each_client_at_four_fifths_and_nine_tenths(sizes, seed):
+    partition = Index.of(list(torch.randperm(sum(sizes)).split(sizes)))
+    train, validation, test = split(partition, seed=seed)
+    for client, n in enumerate(sizes):
+        parts = [part[client] for part in (train, test, validation)]
+        assert [len(part) for part in parts] == [int(0.8 * n), int(0.9 * n) - int(0.8 * n), n - int(0.9 * n)]
+        shuffled = partition[client].numpy().copy()
+        rng(seed, "split", client).shuffle(shuffled)
+        assert torch.cat(parts).tolist() == shuffled.tolist()
+
+
+@pytest.mark.parametrize(("n", "expected"), [(7000, (5600, 700, 700)), (500, (400, 50, 50)), (300, (240, 30, 30))])
+def test_the_splits_of_the_paper(n, expected):
+    train, validation, test = cut(Index.of([torch.arange(n)]))
+    assert (len(train[0]), len(test[0]), len(validation[0])) == expected
+    assert test[0].tolist() == list(range(expected[0], expected[0] + expected[1]))
+
+
+def test_fractions_that_do_not_add_up_exactly_in_binary_are_exact_here():
+    train, validation, test = cut(Index.of([torch.arange(10)]), fractions=(0.7, 0.1, 0.2))
+    assert (len(train[0]), len(validation[0]), len(test[0])) == (7, 1, 2)
+
+
+def test_validation_may_be_left_out():
+    _, validation, test = cut(Index.of([torch.arange(10)]), fractions=(0.5, 0.0, 0.5))
+    assert len(validation[0]) == 0
+    assert len(test[0]) == 5
+
+
+@pytest.mark.parametrize("fractions", [(0.8, 0.1, 0.2), (1.0, 0.0, 0.0), (0.0, 0.5, 0.5), (0.8, -0.1, 0.3)])
+def test_fractions_that_leave_nothing_or_too_much_are_refused(fractions):
+    with pytest.raises(ValueError, match=r"^`fractions` for training, validation and test must add up to 1, with"):
+        cut(Index.of([torch.arange(10)]), fractions)
+
+
+@pytest.mark.parametrize(("n", "part"), [(0, "training"), (1, "training"), (5, "test")])
+def test_a_client_left_with_nothing_is_refused_with_what_to_change(n, part):
+    message = (
+        f"^every client must have a row for {part}, but 2 of 3 have none, the first being client 1 with {n} rows: "
+        r"take fewer clients, a larger `min_size` or other `fractions`\.$"
+    )
+    with pytest.raises(ValueError, match=message):
+        cut(Index.of([torch.arange(10), torch.arange(n), torch.arange(n)]))
+
+
+def test_names_come_from_the_partition_unless_given():
+    dataset = dataset_of(np.arange(40) % 2, class_names=("cat", "dog"))
+    partition = one_class_each(dataset)
+    assert federate(dataset, partition).names == ("cat", "dog")
+    assert federate(dataset, partition, names=("a", "b")).names == ("a", "b")
+    assert federate(dataset, iid(dataset, 0, num_clients=2)).names == ()
+
+
+def test_a_saved_partition_comes_back_with_names(tmp_path):
+    dataset = dataset_of(np.arange(60) % 3, class_names=("T-shirt", "pullover", "Schürze"))
+    federation = federate(dataset, one_class_each(dataset), seed=5)
+    save_partition(tmp_path / "partition", federation)
+    for part, loaded in zip(("train", "validation", "test"), load_partition(tmp_path / "partition"), strict=True):
+        original = getattr(federation, part)
+        assert torch.equal(loaded.rows, original.rows)
+        assert torch.equal(loaded.offsets, original.offsets)
+        assert loaded.names == federation.names
+    assert Federation(dataset.inputs, dataset.targets, *load_partition(tmp_path / "partition"), num_classes=3)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"anything"])
+def test_what_is_no_saved_partition_is_refused(tmp_path, content):
+    path = tmp_path / "partition.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"^{path} must be a file of numpy.savez without Python objects, but: "):
+        load_partition(path)
+    np.savez(path, names=[])
+    with pytest.raises(DataError, match=rf"^{path} must contain 'train_rows', got names\.$"):
+        load_partition(path)
+
+
+def test_an_index_has_no_client_beyond_its_last():
+    index = Index.of([torch.arange(3), torch.arange(2)])
+    assert [len(rows) for rows in index] == [3, 2]
+    with pytest.raises(IndexError, match=r"^`client` must be from 0 to 1, got 2\.$"):
+        index[2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"targets": torch.zeros(3).long()}, "`targets` must have one entry for each of the 4 inputs, got 3."),
+        ({"test": Index.of([torch.arange(1)] * 3)}, "`test` must have the 2 clients of `train`, got 3."),
+        (
+            {"validation": Index.of([torch.tensor([4]), torch.tensor([0])])},
+            "`validation` must have rows from 0 to 3, got 0 to 4.",
+        ),
+        ({"names": ("ann",)}, "`names` must be one for each of the 2 clients, got 1."),
+    ],
+)
+def test_a_wrong_federation_is_refused_with_one_sentence(changes, message):
+    index = Index.of([torch.tensor([0, 1]), torch.tensor([2, 3])])
+    fields = {"inputs": torch.zeros(4, 1), "targets": torch.zeros(4).long(), "num_classes": 1}
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Federation(**{**fields, "train": index, "validation": index, "test": index, **changes})
+
+
+def test_a_federation_moves_to_another_type_of_number():
+    dataset = dataset_of(np.arange(20) % 2)
+    federation = federate(dataset, iid(dataset, 0, num_clients=2)).to("cpu", torch.double)
+    assert federation.inputs.dtype == torch.double
+    assert federation.targets.dtype == torch.int64
