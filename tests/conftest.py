@@ -1,7 +1,12 @@
 import os
 
+import torch
 from hypothesis import settings
 
 # The first call of a compiled loop takes a second; a run of CI tries the same examples each time.
 settings.register_profile("fedfv", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("fedfv")
+
+# Small tensors gain nothing from threads, and threads that spin for each other slow everything else down.
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
