@@ -1,0 +1,142 @@
+"""The command line as a user meets it."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+import fedfv
+from fedfv.cli import main
+from tests.experiments.helpers import tables, write_data
+
+
+@pytest.fixture
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with an experiment, in the folder that the command runs in."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "small.toml"
+    path.write_text(tomli_w.dumps(tables(write_data(tmp_path / "data.npz"))))
+    return path
+
+
+def test_run_and_report(experiment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "small.toml"]) == 0
+    assert main(["run", "small.toml", "--seed", "3"]) == 0
+    captured = capsys.readouterr()
+    assert "Kept in runs/small-seed0" in captured.out
+    assert "round 12 of 12: mean" in captured.err
+    assert main(["report", "runs/small-seed0", "runs/small-seed3"]) == 0
+    table = capsys.readouterr().out
+    assert re.search(r"FedFV\(tau=2\)", table)
+    assert "0, 3" in table
+    assert "±" in table
+
+
+def test_keys_can_be_changed_on_the_command_line(experiment: Path) -> None:
+    changes = ["--set", "rounds=2", "--set", "aggregator={name='fedavg'}", "--set", "model.loss=softmax-cross-entropy"]
+    assert main(["run", "small.toml", "--out", "elsewhere", *changes]) == 0
+    text = Path("elsewhere/experiment.toml").read_text()
+    assert "rounds = 2" in text
+    assert 'name = "fedavg"' in text
+    assert 'loss = "softmax-cross-entropy"' in text
+
+
+def test_a_run_directory_can_be_run_again_by_its_name(experiment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "small.toml", "--out", "here"]) == 0
+    assert main(["run", "here", "--out", "here"]) == 0
+
+
+BAD = [
+    (["run", "smal"], 2, "unknown experiment 'smal'"),
+    (["run", "smal.toml"], 2, "there is no file smal.toml."),
+    (["run", "small.toml", "--set", "rounds"], 2, "--set must be KEY=VALUE, such as training.lr=0.01, got 'rounds'."),
+    (["run", "small.toml", "--set", "rounds=0"], 2, "`rounds` must be greater than or equal to 1, got 0."),
+    (["run", "small.toml", "--set", "trainin.lr=1"], 2, "unknown key 'trainin'; did you mean 'training'?"),
+    (["run", "small.toml", "--set", "rounds.x=1"], 2, "--set rounds.x=1: `rounds` is not a table."),
+    (["run", "small.toml", "--set", "data.name=no.npz"], 2, "no.npz"),
+    (["run", "small.toml", "--set", "data.name=minst"], 2, "minst"),
+    (["run", "small.toml", "--out", "small.toml/run"], 1, "cannot be written"),
+    (["report", "."], 2, "holds no run: there is no experiment.toml in it."),
+    (["data", "check", "minst"], 2, "minst"),
+    (["list", "planets"], 2, "planets"),
+    (["walk"], 2, "No such command 'walk'."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "sentence"), BAD, ids=[" ".join(arguments) for arguments, _, _ in BAD])
+def test_what_a_user_gets_wrong_is_said_in_a_sentence_and_no_traceback(
+    experiment: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, sentence: str
+) -> None:
+    assert main(arguments) == code
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert "Traceback" not in said
+
+
+def test_debug_shows_the_traceback(experiment: Path) -> None:
+    with pytest.raises(ValueError, match="unknown experiment"):
+        main(["--debug", "run", "smal"])
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [("aggregators", "fedfv"), ("datasets", "fashion-tops"), ("models", "paper-cnn"), ("experiments", "fashion-fair")],
+)
+def test_list_names_what_there_is_and_says_what_it_is(what: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", what]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(name + " ")]
+    assert len(line.split()) > 3
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"fedfv {fedfv.__version__}"
+    assert main(["run", "--help"]) == 0
+    assert "Example:" in capsys.readouterr().out
+
+
+def test_the_embedded_data_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "check", "fashion-tops"]) == 0
+    assert "ok" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_an_interrupted_command_saves_and_says_how_to_go_on(experiment: Path, ending: signal.Signals) -> None:
+    command = [sys.executable, "-c", "from fedfv.cli import entry; entry()", "run", "small.toml", "--out", "cut"]
+    with subprocess.Popen([*command, "--set", "rounds=100000"], stderr=subprocess.PIPE, text=True) as child:
+        while not Path("cut/records.jsonl").exists() or Path("cut/records.jsonl").read_text().count("\n") < 5:
+            time.sleep(0.05)
+        child.send_signal(ending)
+        _, said = child.communicate()
+    assert child.returncode == 1
+    assert "Interrupted and saved; the same command goes on from here" in said
+    assert "Traceback" not in said
+    done = [json.loads(line)["round"] for line in Path("cut/records.jsonl").read_text().splitlines()]
+    assert done == list(range(len(done)))
+
+
+def test_in_a_terminal_there_is_a_progress_bar(experiment: Path) -> None:
+    parent, child = pty.openpty()
+    command = [sys.executable, "-c", "from fedfv.cli import entry; entry()", "run", "small.toml"]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=child, check=True)
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            part = os.read(parent, 1 << 16)
+        except OSError:  # nothing more to read, as Linux says it
+            break
+        if not part:
+            break
+        shown += part
+    assert done.returncode == 0
+    assert b"12/12" in shown
+    assert b"worst 5 %" in shown
