@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import click
 import torch
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -34,6 +35,7 @@ app = typer.Typer(
     epilog="Start with:  fedfv run fashion-fair   then:  fedfv run fashion-average   and:  fedfv report runs/*",
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
 )
 data_app = typer.Typer(help="Get the files of a data set, or check those that are here.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -45,18 +47,16 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs a command; returns 0, 1 for a run that failed or was interrupted, or 2 for something asked for wrongly."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        app(arguments, standalone_mode=False)
+        code = app(arguments, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return 2
-    except click.exceptions.Exit as ending:
-        return ending.exit_code
     except (ConfigError, data.DataError, RunError) as error:
         if "--debug" in arguments:
             raise
         err.print(f"[red]fedfv:[/red] {error}", highlight=False, soft_wrap=True)
         return 1 if isinstance(error, RunError) else 2
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def entry() -> None:
@@ -64,14 +64,19 @@ def entry() -> None:
     sys.exit(main())
 
 
-@app.callback()
-def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where in the code an error came from.")] = False,
-) -> None:
-    if version:
+def _version(wanted: bool) -> None:
+    if wanted:
         out.print(f"fedfv {fedfv.__version__}", highlight=False)
         raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where in the code an error came from.")] = False,
+) -> None: ...
 
 
 @app.command(name="run", epilog="Example:  fedfv run fashion-fair --set aggregator.alpha=0.334 --seed 1")
@@ -227,18 +232,25 @@ def _table(rows: list[Row]) -> Table:
     columns = {
         "mean": "mean",
         "std": "std",
-        "noise_corrected_std": "std without noise",
+        "noise_corrected_std": "less noise",
         "worst": "worst 5 %",
         "best": "best 5 %",
     }
-    table = Table("rule", "seeds", "rounds", *columns.values(), caption="test accuracy of the clients in per cent")
+    table = Table(
+        box=box.SIMPLE,
+        caption="test accuracy of the clients in per cent",
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    table.add_column("rule", overflow="fold", min_width=14)
+    for name in ("seeds", *columns.values()):
+        table.add_column(name, justify="right")
     for row in rows:
         cells = [row.metrics[name] for name in columns]
         spread = len(row.seeds) > 1
         table.add_row(
             _label(row.experiment.aggregator),
             ", ".join(map(str, row.seeds)),
-            str(max(row.rounds)),
             *(f"{100 * value:.2f}" + (f" ± {100 * deviation:.2f}" if spread else "") for value, deviation in cells),
         )
     return table

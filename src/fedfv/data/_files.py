@@ -68,7 +68,11 @@ def locate(files: Files, folder: Path | str | None = None) -> dict[str, Path]:
 
 def read(files: Files, folder: Path | str | None = None) -> dict[str, bytes]:
     """The uncompressed contents of each file, checked."""
-    return {name: contents(path, files.digests[name]) for name, path in locate(files, folder).items()}
+    paths = locate(files, folder)
+    try:
+        return {name: contents(path, files.digests[name]) for name, path in paths.items()}
+    except DataError as error:
+        raise DataError(f"{str(error).removesuffix('.')}; replace it, or delete it to have it downloaded.") from error
 
 
 def status(files: Files, folder: Path | str | None = None) -> dict[str, Literal["ok", "missing", "wrong"]]:

@@ -76,7 +76,7 @@ def check(name: str, folder: Path | str | None = None) -> dict[str, Literal["ok"
 
 def _files(name: str) -> Files:
     if name not in FILES:
-        raise ValueError(f"unknown dataset '{name}'; those with files to fetch and check: {', '.join(FILES)}.")
+        raise DataError(f"unknown dataset '{name}'; those with files to fetch and check: {', '.join(FILES)}.")
     return FILES[name]
 
 
