@@ -36,8 +36,7 @@ def test_run_and_report(experiment: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["report", "runs/small-seed0", "runs/small-seed3"]) == 0
     table = capsys.readouterr().out
     assert re.search(r"FedFV\(tau=2\)", table)
-    assert "0, 3" in table
-    assert "±" in table
+    assert re.search(r"2 +\d+\.\d\d±\d+\.\d\d ", table)
 
 
 def test_keys_can_be_changed_on_the_command_line(experiment: Path) -> None:

@@ -5,13 +5,23 @@ from pathlib import Path
 
 import pytest
 
+from fedfv.experiments import Experiment
+
 README = (Path(__file__).parent.parent / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_prints_what_it_says(example: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_example_prints_what_it_says(
+    example: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     exec(compile(example, "README.md", "exec"), {})
     expected = re.findall(r"print\(.*\)\s+# (.*)", example)
     assert expected
     assert capsys.readouterr().out.splitlines() == expected
+
+
+def test_the_experiment_in_toml_is_one() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", README, flags=re.DOTALL)
+    Experiment.from_toml(text)

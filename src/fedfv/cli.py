@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 import click
 import torch
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -236,23 +235,15 @@ def _table(rows: list[Row]) -> Table:
         "worst": "worst 5 %",
         "best": "best 5 %",
     }
-    table = Table(
-        box=box.SIMPLE,
-        caption="test accuracy of the clients in per cent",
-        pad_edge=False,
-        padding=(0, 1),
-    )
+    table = Table(box=None, padding=(0, 1, 0, 0), caption="test accuracy of the clients in per cent, ± over seeds")
     table.add_column("rule", overflow="fold", min_width=14)
     for name in ("seeds", *columns.values()):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        cells = [row.metrics[name] for name in columns]
-        spread = len(row.seeds) > 1
-        table.add_row(
-            _label(row.experiment.aggregator),
-            ", ".join(map(str, row.seeds)),
-            *(f"{100 * value:.2f}" + (f" ± {100 * deviation:.2f}" if spread else "") for value, deviation in cells),
-        )
+        cells = [f"{100 * value:.2f}±{100 * spread:.2f}" for value, spread in (row.metrics[name] for name in columns)]
+        if len(row.seeds) == 1:
+            cells = [cell.partition("±")[0] for cell in cells]
+        table.add_row(_label(row.experiment.aggregator), str(len(row.seeds)), *cells)
     return table
 
 

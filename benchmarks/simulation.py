@@ -1,0 +1,154 @@
+"""How fast rounds are simulated, as ratios that are measured in one run.
+
+    python benchmarks/simulation.py
+
+Data are random numbers of the right shape: what is measured does not depend on their values.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from fedfv import FedFV, start, step
+from fedfv.core import NO_BUFFERS
+from fedfv.data import Federation, Index
+from fedfv.models import build_model, flatten
+from fedfv.sampling import Uniform
+from fedfv.simulation import simulate
+from fedfv.training import BatchedClients, LocalSGD, LoopClients, evaluate
+
+
+def random_federation(clients: int, each: int, tests: int, shape: tuple[int, ...], classes: int) -> Federation:
+    count = clients * (each + tests)
+    train = Index(torch.arange(clients * each), torch.arange(clients + 1) * each)
+    test = Index(torch.arange(clients * tests) + clients * each, torch.arange(clients + 1) * tests)
+    nothing = Index(torch.zeros(0, dtype=torch.long), torch.zeros(clients + 1, dtype=torch.long))
+    inputs, targets = torch.empty(count, *shape).normal_(), torch.randint(0, classes, (count,))
+    return Federation(inputs, targets, train, nothing, test, classes)
+
+
+def make(model: str, federation: Federation, **options: object) -> nn.Module:
+    return build_model(model, tuple(federation.inputs.shape[1:]), federation.num_classes, seed=0, **options)
+
+
+def median_seconds(*functions: Callable[[], object], repetitions: int) -> list[float]:
+    """Of each, measured in turns."""
+    times: list[list[float]] = [[] for _ in functions]
+    for function in functions:
+        function()
+    for _ in range(repetitions):
+        for function, own in zip(functions, times, strict=True):
+            begin = time.perf_counter()
+            function()
+            own.append(time.perf_counter() - begin)
+    return [statistics.median(own) for own in times]
+
+
+def cifar_round() -> None:
+    """A round of the paper's CIFAR-10 experiment, against its arithmetic at the rate of a plain matrix product."""
+    federation = random_federation(100, 400, 50, (3072,), 10)
+    model = make("mlp", federation, hidden=[200, 200])
+    clients, rule, sample = (
+        BatchedClients(federation, model, LocalSGD(lr=0.1)),
+        FedFV(0.1, 10),
+        Uniform(100, 10, seed=0),
+    )
+    rounds = simulate(clients, rule, sample, start(rule, 100, flatten(model)), 11)
+    *_, (server, _) = rounds  # until there is as much to remember as there will be
+    chosen = sample(server.round)
+    replies = clients(server.round, chosen, server.params, NO_BUFFERS)
+    A = torch.randn(2000, 2000)
+    whole, aggregation, product = median_seconds(
+        lambda: step(rule, clients(server.round, chosen, server.params, NO_BUFFERS), server),
+        lambda: step(rule, replies, server),
+        lambda: A @ A,
+        repetitions=15,
+    )
+    layers = [(3072, 200), (200, 200), (200, 10)]
+    # Forward and the gradient of the weights in each layer, and that of the input in each but the first.
+    work = 2 * 10 * 400 * (2 * sum(a * b for a, b in layers) + sum(a * b for a, b in layers[1:]))
+    rate = 2 * 2000**3 / product
+    floor = work / rate
+    print(
+        f"CIFAR-10 round, FedFV(0.1, 10): {whole * 1e3:.0f} ms = {whole / floor:.2f} x {floor * 1e3:.0f} ms, "
+        f"its {work / 1e9:.1f} GFLOP at {rate / 1e9:.0f} GFLOP/s; of it aggregation {aggregation * 1e3:.0f} ms; "
+        f"at most 1.8 wanted"
+    )
+
+
+def batched_against_loop() -> None:
+    """The fast clients against the plain ones, a round of each."""
+    settings = [
+        ("CIFAR-10, 10 x 400, MLP", 10, 400, (3072,), 10, "mlp", {"hidden": [200, 200]}, 1.0, 9),
+        ("MNIST, 20 x 240, CNN", 20, 240, (1, 28, 28), 10, "paper-cnn", {}, 1.0, 3),
+        ("Fashion-MNIST, 3 x 5600, softmax regression", 3, 5600, (784,), 3, "softmax-regression", {}, 1.0, 9),
+        ("100 x 20, small MLP", 100, 20, (60,), 10, "mlp", {"hidden": [64, 32]}, 5.0, 9),
+    ]
+    for name, m, each, shape, classes, kind, options, wanted, repetitions in settings:
+        federation = random_federation(m, each, 1, shape, classes)
+        model = make(kind, federation, **options)
+        arguments = (0, torch.arange(m), flatten(model), NO_BUFFERS)
+        plain, fast = (engine(federation, model, LocalSGD(lr=0.1)) for engine in (LoopClients, BatchedClients))
+        loop, batched = median_seconds(partial(plain, *arguments), partial(fast, *arguments), repetitions=repetitions)
+        print(
+            f"{name}: batched {batched * 1e3:.0f} ms, loop {loop * 1e3:.0f} ms: {loop / batched:.1f} times as fast, "
+            f"at least {wanted:g} wanted"
+        )
+
+
+def evaluation() -> None:
+    """All clients' test images, against one forward pass over them."""
+    federation = random_federation(100, 1, 50, (3072,), 10)
+    model = make("mlp", federation, hidden=[200, 200])
+    images = federation.inputs[federation.test.rows]
+    with torch.no_grad():
+        every, once = median_seconds(
+            lambda: evaluate(federation, model, flatten(model), NO_BUFFERS), lambda: model(images), repetitions=15
+        )
+    print(f"Evaluating 100 clients: {every * 1e3:.1f} ms = {every / once:.2f} x one pass over their images")
+
+
+def many_clients() -> None:
+    """10,000 clients of 20 examples, 100 in each of 100 rounds; prints the most memory that it ever held."""
+    federation = random_federation(10_000, 20, 5, (60,), 10)
+    model = make("mlp", federation, hidden=[64, 32])
+    clients, rule, sample = (
+        BatchedClients(federation, model, LocalSGD(batch_size=10)),
+        FedFV(0.1, 10),
+        Uniform(10_000, 100, 0),
+    )
+    for server, _ in simulate(clients, rule, sample, start(rule, 10_000, flatten(model)), 100):
+        if server.round % 10 == 0:
+            evaluate(federation, model, server.params, NO_BUFFERS)
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    print(int(line.split()[1]) / 1e6)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--many-clients", action="store_true", help=argparse.SUPPRESS)
+    if parser.parse_args().many_clients:
+        many_clients()
+        return
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    cifar_round()
+    batched_against_loop()
+    evaluation()
+    begin = time.perf_counter()
+    held = subprocess.run([sys.executable, __file__, "--many-clients"], capture_output=True, text=True, check=True)
+    print(
+        f"10,000 clients x 20, 100 a round, 100 rounds: {float(held.stdout):.2f} GB at most, "
+        f"{time.perf_counter() - begin:.0f} s with the start; less than 2 GB wanted"
+    )
+
+
+if __name__ == "__main__":
+    main()
