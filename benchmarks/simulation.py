@@ -23,7 +23,7 @@ from fedfv.data import Federation, Index
 from fedfv.models import build_model, flatten
 from fedfv.sampling import Uniform
 from fedfv.simulation import simulate
-from fedfv.training import BatchedClients, LocalSGD, LoopClients, evaluate
+from fedfv.training import BatchedClients, LocalSGD, LoopClients, evaluate, keep_freed_memory
 
 
 def random_federation(clients: int, each: int, tests: int, shape: tuple[int, ...], classes: int) -> Federation:
@@ -133,6 +133,7 @@ def many_clients() -> None:
 
 
 def main() -> None:
+    keep_freed_memory()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--many-clients", action="store_true", help=argparse.SUPPRESS)
     if parser.parse_args().many_clients:

@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
@@ -44,16 +44,22 @@ def gramian(rows: Float[Tensor, "m d"], columns: range) -> Float[Tensor, "m m"]:
     return _symmetric(total)
 
 
-def products(rows: Float[Tensor, "m d"], vector: Float[Tensor, " d"], columns: range) -> Float[Tensor, " m"]:
-    """`rows @ vector` in double, over these columns."""
-    m = len(rows)
+def products(
+    rows: Float[Tensor, "m d"], used: Int[Tensor, " u"], vector: Float[Tensor, " d"], columns: range
+) -> Float[Tensor, " u"]:
+    """`rows[used] @ vector` in double, over these columns; other rows are not read."""
     if _is_plain(rows) and _is_plain(vector):
-        matrix, factor, partial = rows.numpy(), vector.numpy(), np.zeros((_chunks(columns), m))
-        _in_threads(lambda part, chunks: _products(matrix, factor, part.start, part.stop, partial[chunks]), columns, m)
+        matrix, index, factor = rows.numpy(), used.numpy(), vector.numpy()
+        partial = np.zeros((_chunks(columns), len(used)))
+        _in_threads(
+            lambda part, chunks: _products(matrix, index, factor, part.start, part.stop, partial[chunks]),
+            columns,
+            len(used),
+        )
         return torch.from_numpy(partial.sum(axis=0))
-    total = torch.zeros(m, dtype=torch.double, device=rows.device)
+    total = torch.zeros(len(used), dtype=torch.double, device=rows.device)
     for part in spans(columns, CHUNK):
-        total.addmv_(rows[:, part].double(), vector[part].double())
+        total.addmv_(rows[used, part].double(), vector[part].double())
     return total
 
 
@@ -162,16 +168,16 @@ def _gramian(matrix: Array, start: int, stop: int, partial: Array) -> None:
 
 
 @_compiled
-def _products(matrix: Array, vector: Array, start: int, stop: int, partial: Array) -> None:
+def _products(matrix: Array, used: NDArray[np.int64], vector: Array, start: int, stop: int, partial: Array) -> None:
     """Four rows at a time: four sums hide each other's latency, and the vector is converted once for them."""
-    m = matrix.shape[0]
+    m = len(used)
     for chunk in range(partial.shape[0]):
         low = start + chunk * CHUNK
         n = min(CHUNK, stop - low)
         v = vector[low : low + n]
         for i in range(0, m - m % 4, 4):
-            r0, r1 = matrix[i, low : low + n], matrix[i + 1, low : low + n]
-            r2, r3 = matrix[i + 2, low : low + n], matrix[i + 3, low : low + n]
+            r0, r1 = matrix[used[i], low : low + n], matrix[used[i + 1], low : low + n]
+            r2, r3 = matrix[used[i + 2], low : low + n], matrix[used[i + 3], low : low + n]
             s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
             for k in range(n):
                 factor = np.float64(v[k])
@@ -181,7 +187,7 @@ def _products(matrix: Array, vector: Array, start: int, stop: int, partial: Arra
                 s3 += np.float64(r3[k]) * factor
             partial[chunk, i], partial[chunk, i + 1], partial[chunk, i + 2], partial[chunk, i + 3] = s0, s1, s2, s3
         for i in range(m - m % 4, m):
-            r0 = matrix[i, low : low + n]
+            r0 = matrix[used[i], low : low + n]
             s0 = 0.0
             for k in range(n):
                 s0 += np.float64(r0[k]) * np.float64(v[k])

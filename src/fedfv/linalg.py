@@ -53,10 +53,19 @@ def squared_lengths(matrix: Matrix) -> Float[Tensor, " m"]:
     return _total(rows[:, part].double().square().sum(dim=1) for part in parts)
 
 
-def products(matrix: Matrix, vector: Float[Tensor, " d"]) -> Float[Tensor, " m"]:
-    """Inner product of each row with `vector`, summed in double precision."""
+def products(
+    matrix: Matrix, vector: Float[Tensor, " d"], used: Bool[Tensor, " m"] | None = None
+) -> Float[Tensor, " m"]:
+    """Inner product of each row with `vector`, summed in double precision; zero for rows that are not `used` nor read.
+
+    >>> products(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 1.0]), torch.tensor([True, False]))
+    tensor([3., 0.], dtype=torch.float64)
+    """
     rows = _rows(matrix)
-    return _total(_kernels.products(rows, vector, columns) for columns in _pieces(matrix))
+    index = torch.arange(len(rows)) if used is None else used.nonzero().flatten()
+    found = torch.zeros(len(rows), dtype=torch.double)
+    found[index] = _total(_kernels.products(rows, index, vector, columns) for columns in _pieces(matrix))
+    return found
 
 
 def combine(weights: Float[Tensor, " m"], matrix: Matrix) -> Float[Tensor, " d"]:

@@ -73,9 +73,9 @@ def test_however_clients_are_grouped_the_result_is_the_same(local: LocalSGD, mon
     module = make_model(federation, name="mlp", hidden=[6])
     clients = BatchedClients(federation, module, local, trained_losses=True)
     results = []
-    for enough, stacked in itertools.product([1, 10_000], [1, 1500, 10**9]):
-        monkeypatch.setattr("fedfv.training._batched._ENOUGH_WORK", enough)
-        monkeypatch.setattr("fedfv.training._batched._STACKED_WORK", stacked)
+    for own, stacked in itertools.product([1, 100, 10_000], [1, 250, 10**9]):
+        monkeypatch.setattr("fedfv.training._batched._OWN_INPUTS", own)
+        monkeypatch.setattr("fedfv.training._batched._STACKED_NUMBERS", stacked)
         results.append(clients(2, torch.arange(7), flatten(module), NO_BUFFERS))
     for other in results[1:]:
         assert_equal(other, results[0])

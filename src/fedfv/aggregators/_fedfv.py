@@ -97,8 +97,8 @@ class FedFV:
         for past in history.past_rounds():
             if past.round < round - self.tau:
                 continue
-            products = linalg.products(past.updates, direction)
-            conflicting = (past.standing(history.last_replies) & (products < 0)).double()
+            products = linalg.products(past.updates, direction, past.standing(history.last_replies))
+            conflicting = (products < 0).double()
             square = float(conflicting @ past.gramian @ conflicting)
             if square > 0:
                 linalg.accumulate(direction, -float(products @ conflicting) / square * conflicting, past.updates)

@@ -13,7 +13,7 @@ from fedfv.experiments._spec import Experiment
 from fedfv.experiments._store import RunDirectory
 from fedfv.models import flatten, flatten_buffers
 from fedfv.simulation import simulate
-from fedfv.training import Evaluation, evaluate
+from fedfv.training import Evaluation, evaluate, keep_freed_memory
 
 _SAVE_AFTER = 30.0  # seconds between checkpoints
 
@@ -45,6 +45,7 @@ def run(
         data: where to look for data files first.
         watch: is told after each round where the run is.
     """
+    keep_freed_memory()
     try:
         federation = build_federation(experiment, data)
         model = build_module(experiment, federation)

@@ -4,5 +4,6 @@ from fedfv.training._batched import BatchedClients, can_be_batched
 from fedfv.training._evaluate import Evaluation, evaluate
 from fedfv.training._local import LocalSGD
 from fedfv.training._loop import LoopClients
+from fedfv.training._memory import keep_freed_memory
 
-__all__ = ["BatchedClients", "Evaluation", "LocalSGD", "LoopClients", "can_be_batched", "evaluate"]
+__all__ = ["BatchedClients", "Evaluation", "LocalSGD", "LoopClients", "can_be_batched", "evaluate", "keep_freed_memory"]

@@ -13,11 +13,10 @@ from fedfv.models import LOSSES
 from fedfv.training._local import LocalSGD
 from fedfv.training._work import One, Stack, Work
 
-# Work is examples times parameters. A client with more than this keeps the cores busy alone; smaller ones are stacked
-# until they do. Measured with 20 to 5600 examples and 6 thousand to 660 thousand parameters on two cores.
-_ENOUGH_WORK = 5_000_000
-_STACKED_WORK = 100_000_000
-_STACKED_NUMBERS = 1 << 24  # parameters of all clients in a stack
+# To stack clients is to copy their inputs. Measured on two cores, with 20 to 5600 examples and 2 to 660 thousand
+# parameters: it pays unless a client has more input numbers than this; such a one is read where it stands.
+_OWN_INPUTS = 1_500_000
+_STACKED_NUMBERS = 1 << 25  # inputs, or parameters, of all clients in a stack
 
 
 def can_be_batched(model: nn.Module) -> bool:
@@ -54,9 +53,11 @@ class BatchedClients:
         reports = torch.zeros(3, len(chosen), dtype=torch.double)  # loss, accuracy, loss after training
         for group in self._groups(chosen, len(params)):
             work = self._work(round, chosen[group].tolist())
-            update = updates[group[0]] if len(group) == 1 else updates.new_empty(len(group), len(params))
+            in_place = len(group) == 1 or group == list(range(len(chosen)))
+            rows = updates[group[0]] if len(group) == 1 else updates
+            update = rows if in_place else updates.new_empty(len(group), len(params))
             reports[:, group] = self._train(work, round, params, update).double().cpu().view(3, -1)
-            if len(group) > 1:
+            if not in_place:
                 updates[group] = update
         return Replies(
             round=round,
@@ -72,10 +73,11 @@ class BatchedClients:
         """Positions of clients that are trained together, of similar size so that little is filled up."""
         sizes = self.federation.train.sizes[chosen].tolist()
         convolves = any(isinstance(module, nn.modules.conv._ConvNd) for module in self.model.modules())
+        width = self.federation.inputs[0].numel()
         group: list[int] = []
         for position in sorted(range(len(sizes)), key=sizes.__getitem__):
-            work, count = sizes[position] * d, len(group) + 1
-            fits = work <= _ENOUGH_WORK and count * work <= _STACKED_WORK and count * d <= _STACKED_NUMBERS
+            inputs, count = sizes[position] * width, len(group) + 1
+            fits = inputs <= _OWN_INPUTS and count * max(inputs, d) <= _STACKED_NUMBERS
             if group and (convolves or not fits):
                 yield group
                 group = []
@@ -93,18 +95,21 @@ class BatchedClients:
         """Writes into `update` how far the steps lead away from `params`; returns what was seen before and after."""
         lr, momentum, weight_decay = self.local.lr_at(round), self.local.momentum, self.local.weight_decay
         seen = [] if work.sees_all_at_once else [work.look(params)]
-        update.zero_()
         velocity = torch.zeros_like(update) if momentum else None
         for step in range(work.steps):
-            at = params if step == 0 else params - update
-            gradient, report = work.gradient(at, step)
-            seen.append(report)
+            first = step == 0
+            at = params if first else params - update
+            gradient = update if first else torch.empty_like(update)  # where the first one ends up anyway
+            seen.append(work.gradient(at, step, out=gradient))
             if weight_decay:
                 gradient.add_(at, alpha=weight_decay)
             if velocity is not None:
                 gradient = velocity.mul_(momentum).add_(gradient)
-            active = work.active(step)
-            update.add_(gradient if active is None else gradient * active, alpha=lr)
+            if first:
+                torch.mul(gradient, lr, out=update)
+            else:
+                active = work.active(step)
+                update.add_(gradient if active is None else gradient * active, alpha=lr)
         before = seen[0]
         after = work.look(params - update)[:1] if self.trained_losses else torch.zeros_like(before[:1])
         return torch.cat([before, after])

@@ -22,8 +22,8 @@ class Work(Protocol):
     steps: int
     sees_all_at_once: bool  # whether a step is taken on all examples, so that the first one shows the loss before
 
-    def gradient(self, at: Float[Tensor, "*g d"], step: int) -> tuple[Float[Tensor, "*g d"], Report]:
-        """The gradient of a step at these parameters, one vector for all or a row for each, and what was seen."""
+    def gradient(self, at: Float[Tensor, "*g d"], step: int, out: Float[Tensor, "*g d"]) -> Report:
+        """Writes the gradient of a step at these parameters, one vector for all or a row for each; what was seen."""
         ...
 
     def active(self, step: int) -> Bool[Tensor, "g 1"] | None:
@@ -45,12 +45,13 @@ class One:
         self.steps = len(batches)
         self.sees_all_at_once = len(batches[0]) == len(targets)
 
-    def gradient(self, at: Float[Tensor, " d"], step: int) -> tuple[Float[Tensor, " d"], Report]:
+    def gradient(self, at: Float[Tensor, " d"], step: int, out: Float[Tensor, " d"]) -> Report:
         batch = slice(None) if self.sees_all_at_once else self.batches[step]
         views = {name: view.detach().requires_grad_() for name, view in unflatten(at, self.model).items()}
         loss, accuracy = self._mean(views, self.inputs[batch], self.targets[batch])
         grads = torch.autograd.grad(loss, list(views.values()))
-        return torch.cat([grad.flatten() for grad in grads]), torch.stack([loss.detach(), accuracy])
+        torch.cat([grad.flatten() for grad in grads], out=out)
+        return torch.stack([loss.detach(), accuracy])
 
     def active(self, step: int) -> None:
         return None
@@ -86,9 +87,10 @@ class Stack:
         self.sees_all_at_once = all(len(batched[0]) == len(mine) for batched, mine in zip(batches, rows, strict=True))
         self._gradient = grad_and_value(self._weighted, has_aux=True)
 
-    def gradient(self, at: Float[Tensor, "*g d"], step: int) -> tuple[Float[Tensor, "g d"], Report]:
+    def gradient(self, at: Float[Tensor, "*g d"], step: int, out: Float[Tensor, "g d"]) -> Report:
         grads, report = self._on(self._batches[step], self._gradient, at)
-        return torch.cat([grad.flatten(1) for grad in grads.values()], dim=1), torch.stack(report)
+        torch.cat([grad.flatten(1) for grad in grads.values()], dim=1, out=out)
+        return torch.stack(report)
 
     def active(self, step: int) -> Bool[Tensor, "g 1"] | None:
         busy = self._batches[step][1].any(dim=1, keepdim=True)
