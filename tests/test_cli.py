@@ -33,7 +33,8 @@ def test_run_and_report(experiment: Path, capsys: pytest.CaptureFixture[str]) ->
     captured = capsys.readouterr()
     assert "Kept in runs/small-seed0" in captured.out
     assert "round 12 of 12: mean" in captured.err
-    assert main(["report", "runs/small-seed0", "runs/small-seed3"]) == 0
+    assert main(["report", "runs/small-seed0", "runs/small-seed3", "--plot", "clients.svg"]) == 0
+    assert "<svg" in Path("clients.svg").read_text()
     table = capsys.readouterr().out
     assert re.search(r"FedFV\(tau=2\)", table)
     assert re.search(r"2 +\d+\.\d\d±\d+\.\d\d ", table)
@@ -139,3 +140,15 @@ def test_in_a_terminal_there_is_a_progress_bar(experiment: Path) -> None:
     assert done.returncode == 0
     assert b"12/12" in shown
     assert b"worst 5 %" in shown
+
+
+def test_a_partition_can_be_shown_saved_drawn_and_used_again(
+    experiment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["partition", "small.toml", "--out", "partition.npz", "--plot", "partition.png"]) == 0
+    assert "6 clients with 24 to 24 training examples, 2 to 2 of 4 classes each" in capsys.readouterr().out
+    assert Path("partition.png").read_bytes().startswith(b"\x89PNG")
+    again = ["--set", "partition={kind='from-file', path='partition.npz'}"]
+    assert main(["run", "small.toml", "--out", "first"]) == 0
+    assert main(["run", "small.toml", "--out", "second", *again]) == 0
+    assert Path("first/records.jsonl").read_bytes() == Path("second/records.jsonl").read_bytes()

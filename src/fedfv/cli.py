@@ -1,6 +1,5 @@
 """The command line: parse, call, print."""
 
-import dataclasses
 import signal
 import sys
 import time
@@ -20,10 +19,10 @@ from rich.table import Table
 import fedfv
 from fedfv import data, metrics
 from fedfv.aggregators import AGGREGATORS
-from fedfv.experiments import ConfigError, Experiment, RunError, bundled, run
+from fedfv.experiments import ConfigError, Experiment, RunError, build_federation, bundled, run
 from fedfv.experiments import Progress as Where
 from fedfv.models import MODELS
-from fedfv.reports import Row, summarise
+from fedfv.reports import Row, class_counts, label, plot_clients, plot_partition, summarise
 
 __all__ = ["main"]
 
@@ -50,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return 2
-    except (ConfigError, data.DataError, RunError) as error:
+    except (ValueError, RunError) as error:  # those with a sentence for the user; what is our fault has another type
         if "--debug" in arguments:
             raise
         err.print(f"[red]fedfv:[/red] {error}", highlight=False, soft_wrap=True)
@@ -130,12 +129,46 @@ def list_command(
 
 
 @app.command(epilog="Example:  fedfv report runs/*")
-def report(directories: Annotated[list[Path], typer.Argument(help="Run directories.")]) -> None:
+def report(
+    directories: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw what each client got into this file: .png, .svg or .pdf.")
+    ] = None,
+) -> None:
     """Compare runs: what their clients got, over seeds."""
     rows = summarise(directories)
     if not rows:
         raise ConfigError(f"none of {', '.join(map(str, directories))} has been evaluated yet.")
     out.print(_table(rows))
+    if plot is not None:
+        plot_clients(rows).savefig(plot)
+
+
+@app.command(epilog="Example:  fedfv partition mine.toml --plot partition.png --out partition.npz")
+def partition(
+    experiment: Annotated[str, typer.Argument(help="A TOML file, or a name of `fedfv list experiments`.")],
+    seed: Annotated[int | None, typer.Option(help="Instead of the experiment's.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--out", help="Save it here; [partition] kind = 'from-file' reads it again.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw it into this file: .png, .svg or .pdf.")] = None,
+    folder: Folder = None,
+) -> None:
+    """Show how many examples of which class each client of an experiment has; save it, or draw it."""
+    _, tables = _read(experiment)
+    federation = build_federation(Experiment.from_dict(tables if seed is None else {**tables, "seed": seed}), folder)
+    sizes = federation.train.sizes
+    out.print(
+        f"{federation.num_clients} clients with {int(sizes.min())} to {int(sizes.max())} training examples, "
+        f"{int((class_counts(federation) > 0).sum(dim=1).min())} to "
+        f"{int((class_counts(federation) > 0).sum(dim=1).max())} of {federation.num_classes} classes each",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if file is not None:
+        data.save_partition(file, federation)
+    if plot is not None:
+        plot_partition(federation).savefig(plot)
 
 
 @data_app.command()
@@ -243,15 +276,8 @@ def _table(rows: list[Row]) -> Table:
         cells = [f"{100 * value:.2f}±{100 * spread:.2f}" for value, spread in (row.metrics[name] for name in columns)]
         if len(row.seeds) == 1:
             cells = [cell.partition("±")[0] for cell in cells]
-        table.add_row(_label(row.experiment.aggregator), str(len(row.seeds)), *cells)
+        table.add_row(label(row.experiment.aggregator), str(len(row.seeds)), *cells)
     return table
-
-
-def _label(rule: Any) -> str:
-    """The rule with the hyper-parameters that are not the default."""
-    fields = dataclasses.fields(rule)
-    told = [f"{each.name}={getattr(rule, each.name)!r}" for each in fields if getattr(rule, each.name) != each.default]
-    return f"{type(rule).__name__}({', '.join(told)})"
 
 
 def _first_line(thing: Any) -> str:

@@ -1,5 +1,6 @@
 """What is run, and what is kept of it."""
 
+from fedfv.experiments._build import build_federation
 from fedfv.experiments._bundled import bundled
 from fedfv.experiments._errors import ConfigError
 from fedfv.experiments._run import Progress, run
@@ -12,6 +13,7 @@ from fedfv.experiments._spec import (
     Dirichlet,
     Everyone,
     Experiment,
+    FromFile,
     LabelShards,
     Model,
     OneClassEach,
@@ -30,6 +32,7 @@ __all__ = [
     "Dirichlet",
     "Everyone",
     "Experiment",
+    "FromFile",
     "LabelShards",
     "Model",
     "OneClassEach",
@@ -38,6 +41,7 @@ __all__ = [
     "RunError",
     "Unequal",
     "Uniform",
+    "build_federation",
     "bundled",
     "run",
 ]

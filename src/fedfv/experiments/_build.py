@@ -20,18 +20,19 @@ from fedfv.training import BatchedClients, LoopClients, can_be_batched
 
 
 def build_federation(experiment: Experiment, folder: str | Path | None = None) -> Federation:
-    """The data of all clients, on the device and in the order in which training reads it."""
+    """The data of all clients, each with its own rows of them."""
     loaded = data.load(experiment.data.name, folder)
     if isinstance(loaded, Federation):
-        federation = loaded
-    else:
-        dataset = loaded.only_train() if experiment.data.rows == "train" else loaded
-        options = dataclasses.asdict(experiment.partition)  # type: ignore[call-overload]
-        fractions = options.pop("fractions")
-        (kind,) = [name for name, cls in PARTITIONS.items() if cls is type(experiment.partition)]
-        partition = data.PARTITIONS[kind](dataset, experiment.seed, **options)
-        federation = data.federate(dataset, partition, fractions, experiment.seed)
-    return federation.sorted_by_client().to(device_of(experiment))
+        return loaded
+    dataset = loaded.only_train() if experiment.data.rows == "train" else loaded
+    if isinstance(experiment.partition, spec.FromFile):
+        train, validation, test = data.load_partition(experiment.partition.path)
+        return Federation(dataset.inputs, dataset.targets, train, validation, test, dataset.num_classes, train.names)
+    options = dataclasses.asdict(experiment.partition)  # type: ignore[call-overload]
+    fractions = options.pop("fractions")
+    (kind,) = [name for name, cls in PARTITIONS.items() if cls is type(experiment.partition)]
+    partition = data.PARTITIONS[kind](dataset, experiment.seed, **options)
+    return data.federate(dataset, partition, fractions, experiment.seed)
 
 
 def build_module(experiment: Experiment, federation: Federation) -> nn.Module:

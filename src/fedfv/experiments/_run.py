@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fedfv.core import Replies, ServerState, from_tensors, start, to_tensors
 from fedfv.data import Federation
-from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler
+from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler, device_of
 from fedfv.experiments._errors import ConfigError
 from fedfv.experiments._spec import Experiment
 from fedfv.experiments._store import RunDirectory
@@ -47,7 +47,7 @@ def run(
     """
     keep_freed_memory()
     try:
-        federation = build_federation(experiment, data)
+        federation = build_federation(experiment, data).sorted_by_client().to(device_of(experiment))
         model = build_module(experiment, federation)
         clients, sample = build_clients(experiment, federation, model), build_sampler(experiment, federation)
     except ValueError as error:

@@ -81,6 +81,13 @@ class ByColumn:
     fractions: Shares = (0.8, 0.1, 0.1)
 
 
+@specification
+class FromFile:
+    """As a file of `fedfv partition --out` says, also which rows are for training, validation and test."""
+
+    path: str
+
+
 PARTITIONS: dict[str, Any] = {
     "label-shards": LabelShards,
     "one-class-each": OneClassEach,
@@ -88,6 +95,7 @@ PARTITIONS: dict[str, Any] = {
     "iid": IID,
     "unequal": Unequal,
     "by-column": ByColumn,
+    "from-file": FromFile,
 }
 
 
@@ -161,7 +169,7 @@ class Experiment:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: Literal["auto", "loop", "batched"] = "auto"
     data: Data = field(default_factory=Data)
-    partition: LabelShards | OneClassEach | Dirichlet | IID | Unequal | ByColumn
+    partition: LabelShards | OneClassEach | Dirichlet | IID | Unequal | ByColumn | FromFile
     model: Model = field(default_factory=Model)
     training: InstanceOf[LocalSGD] = field(default_factory=LocalSGD)
     sampling: Uniform | BySize | Everyone | Availability

@@ -1,5 +1,6 @@
-"""What run directories say: tables, and later figures and a page. Reports read records and nothing else."""
+"""What run directories say: tables and figures. Reports read records and nothing else."""
 
-from fedfv.reports._summary import Row, summarise
+from fedfv.reports._figures import class_counts, plot_clients, plot_partition
+from fedfv.reports._summary import Row, label, summarise
 
-__all__ = ["Row", "summarise"]
+__all__ = ["Row", "class_counts", "label", "plot_clients", "plot_partition", "summarise"]

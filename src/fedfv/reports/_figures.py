@@ -1,0 +1,70 @@
+"""Figures. The only module that plots."""
+
+import itertools
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fedfv.data import Federation
+from fedfv.reports._summary import Row, label
+
+# Okabe and Ito's colours, which people who see fewer colours can tell apart; after them they begin again, lighter.
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+
+
+def class_counts(federation: Federation) -> Int[Tensor, "N classes"]:
+    """How many training examples of each class each client has."""
+    index = federation.train
+    owners = torch.repeat_interleave(torch.arange(len(index)), index.sizes)
+    cells = owners * federation.num_classes + federation.targets[index.rows].cpu()
+    return cells.bincount(minlength=len(index) * federation.num_classes).view(len(index), -1)
+
+
+def plot_partition(federation: Federation) -> Figure:
+    """A bar for each client, in the colours of its classes."""
+    counts = class_counts(federation).numpy()
+    clients = range(len(counts))
+    figure = Figure(figsize=(min(16, max(4, 0.12 * len(counts))), 3.2), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    below = np.zeros(len(counts))
+    for label, column in enumerate(counts.T):
+        colour, lighter = _COLOURS[label % len(_COLOURS)], label // len(_COLOURS)
+        axes.bar(
+            clients, column, bottom=below, width=0.9, color=colour, alpha=1 - 0.4 * min(lighter, 2), label=str(label)
+        )
+        below = below + column
+    axes.set(xlabel="client", ylabel="training examples")
+    if federation.names and len(counts) <= 20:
+        axes.set_xticks(list(clients), federation.names)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(title="class", loc="outside right upper", frameon=False)
+    return figure
+
+
+def plot_clients(rows: list[Row]) -> Figure:
+    """What each client got, rule against rule: a bar for each if they have names, else a line from worst to best.
+
+    Bars and lines are means over seeds; what stands on them is the standard deviation.
+    """
+    figure = Figure(figsize=(6.4, 3.2), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    for i, (row, colour) in enumerate(zip(rows, itertools.cycle(_COLOURS), strict=False)):
+        named = bool(row.names)
+        values = 100 * (row.accuracies if named else row.accuracies.sort(dim=1).values)
+        mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
+        if named:
+            width = 0.8 / len(rows)
+            places = np.arange(len(mean)) + (i - (len(rows) - 1) / 2) * width
+            axes.bar(places, mean, 0.92 * width, yerr=spread, color=colour, label=label(row.experiment.aggregator))
+            axes.set_xticks(range(len(mean)), row.names)
+        else:
+            axes.plot(mean, color=colour, label=label(row.experiment.aggregator))
+            axes.fill_between(range(len(mean)), mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+            axes.set_xlabel("clients, from worst to best")
+    axes.set_ylabel("test accuracy in per cent")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    return figure
