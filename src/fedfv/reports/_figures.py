@@ -30,10 +30,10 @@ def plot_partition(federation: Federation) -> Figure:
     figure = Figure(figsize=(min(16, max(4, 0.12 * len(counts))), 3.2), dpi=150, layout="constrained")
     axes = figure.subplots()
     below = np.zeros(len(counts))
-    for label, column in enumerate(counts.T):
-        colour, lighter = _COLOURS[label % len(_COLOURS)], label // len(_COLOURS)
+    for number, column in enumerate(counts.T):
+        colour, lighter = _COLOURS[number % len(_COLOURS)], number // len(_COLOURS)
         axes.bar(
-            clients, column, bottom=below, width=0.9, color=colour, alpha=1 - 0.4 * min(lighter, 2), label=str(label)
+            clients, column, bottom=below, width=0.9, color=colour, alpha=1 - 0.4 * min(lighter, 2), label=str(number)
         )
         below = below + column
     axes.set(xlabel="client", ylabel="training examples")
