@@ -49,9 +49,14 @@ def test_keys_can_be_changed_on_the_command_line(experiment: Path) -> None:
     assert 'loss = "softmax-cross-entropy"' in text
 
 
-def test_a_run_directory_can_be_run_again_by_its_name(experiment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_directory_goes_on_by_its_name_in_its_place(experiment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "small.toml", "--out", "here"]) == 0
-    assert main(["run", "here", "--out", "here"]) == 0
+    before = Path("here/records.jsonl").read_bytes()
+    capsys.readouterr()
+    assert main(["run", "here"]) == 0
+    assert "Kept in here" in capsys.readouterr().out
+    assert Path("here/records.jsonl").read_bytes() == before
+    assert not Path("runs").exists()
 
 
 BAD = [

@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return 2
-    except (ValueError, RunError) as error:  # those with a sentence for the user; what is our fault has another type
+    except (ValueError, RunError) as error:  # one sentence; --debug shows where from
         if "--debug" in arguments:
             raise
         err.print(f"[red]fedfv:[/red] {error}", highlight=False, soft_wrap=True)
@@ -79,7 +79,9 @@ def options(
 
 @app.command(name="run", epilog="Example:  fedfv run fashion-fair --set aggregator.alpha=0.334 --seed 1")
 def run_command(
-    experiment: Annotated[str, typer.Argument(help="A TOML file, or a name of `fedfv list experiments`.")],
+    experiment: Annotated[
+        str, typer.Argument(help="A TOML file, a name of `fedfv list experiments`, or a run directory.")
+    ],
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of it, such as training.lr=0.01."),
@@ -97,7 +99,8 @@ def run_command(
     if seed is not None:
         tables["seed"] = seed
     wanted = Experiment.from_dict(tables)
-    directory = directory or Path("runs") / f"{name}-seed{wanted.seed}"
+    if directory is None:  # a run directory goes on in its own place
+        directory = Path(experiment) if Path(experiment).is_dir() else Path("runs") / f"{name}-seed{wanted.seed}"
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
     try:
         with _watching(wanted.rounds) as watch:

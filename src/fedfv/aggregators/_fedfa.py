@@ -30,8 +30,8 @@ class FedFa:
 
     Args:
         eta: how far the server goes along its momentum; the clients' learning rate in the paper's experiments.
-        weighting: "information", by definition. With "uniform" the weights are computed but unused, which is what
-            the tables of the FedFV paper show.
+        weighting: "information", by definition; "uniform" leaves these weights unused, as the code behind the tables of
+            the FedFV paper did.
         momentum: "added", by definition; "subtracted" (D - eta m) is what those tables were computed with.
     """
 
