@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from fedfv.core import Buffers, Replies
 from fedfv.data import Federation
-from fedfv.models import LOSSES
+from fedfv.models import LOSSES, unflatten
 from fedfv.training._local import LocalSGD
 from fedfv.training._work import One, Stack, Work
 
@@ -95,21 +95,26 @@ class BatchedClients:
         """Writes into `update` how far the steps lead away from `params`; returns what was seen before and after."""
         lr, momentum, weight_decay = self.local.lr_at(round), self.local.momentum, self.local.weight_decay
         seen = [] if work.sees_all_at_once else [work.look(params)]
-        velocity = torch.zeros_like(update) if momentum else None
+        parts = unflatten(update, self.model)
+        velocity = unflatten(torch.zeros_like(update), self.model) if momentum else None
         for step in range(work.steps):
-            first = step == 0
-            at = params if first else params - update
-            gradient = update if first else torch.empty_like(update)  # where the first one ends up anyway
-            seen.append(work.gradient(at, step, out=gradient))
-            if weight_decay:
-                gradient.add_(at, alpha=weight_decay)
-            if velocity is not None:
-                gradient = velocity.mul_(momentum).add_(gradient)
-            if first:
-                torch.mul(gradient, lr, out=update)
-            else:
-                active = work.active(step)
-                update.add_(gradient if active is None else gradient * active, alpha=lr)
+            at = params - update if step else params
+            grads, report = work.gradient(at, step)
+            seen.append(report)
+            active = work.active(step)
+            for name, grad in grads.items():
+                if weight_decay:
+                    grad = grad + weight_decay * unflatten(at, self.model)[name]
+                if velocity is not None:
+                    grad = velocity[name].mul_(momentum).add_(grad)
+                if step == 0:
+                    torch.mul(grad, lr, out=parts[name])
+                else:
+                    parts[name].add_(grad if active is None else _masked(grad, active), alpha=lr)
         before = seen[0]
         after = work.look(params - update)[:1] if self.trained_losses else torch.zeros_like(before[:1])
         return torch.cat([before, after])
+
+
+def _masked(grad: Float[Tensor, "g *shape"], active: Bool[Tensor, " g"]) -> Float[Tensor, "g *shape"]:
+    return grad * active.view(-1, *[1] * (grad.ndim - 1))

@@ -22,11 +22,11 @@ class Work(Protocol):
     steps: int
     sees_all_at_once: bool  # whether a step is taken on all examples, so that the first one shows the loss before
 
-    def gradient(self, at: Float[Tensor, "*g d"], step: int, out: Float[Tensor, "*g d"]) -> Report:
-        """Writes the gradient of a step at these parameters, one vector for all or a row for each; what was seen."""
+    def gradient(self, at: Float[Tensor, "*g d"], step: int) -> tuple[dict[str, Tensor], Report]:
+        """Of a step at these parameters, one vector for all or a row for each: by parameter; and what was seen."""
         ...
 
-    def active(self, step: int) -> Bool[Tensor, "g 1"] | None:
+    def active(self, step: int) -> Bool[Tensor, " g"] | None:
         """Who still takes part in this step; None if all do."""
         ...
 
@@ -45,13 +45,12 @@ class One:
         self.steps = len(batches)
         self.sees_all_at_once = len(batches[0]) == len(targets)
 
-    def gradient(self, at: Float[Tensor, " d"], step: int, out: Float[Tensor, " d"]) -> Report:
+    def gradient(self, at: Float[Tensor, " d"], step: int) -> tuple[dict[str, Tensor], Report]:
         batch = slice(None) if self.sees_all_at_once else self.batches[step]
         views = {name: view.detach().requires_grad_() for name, view in unflatten(at, self.model).items()}
         loss, accuracy = self._mean(views, self.inputs[batch], self.targets[batch])
         grads = torch.autograd.grad(loss, list(views.values()))
-        torch.cat([grad.flatten() for grad in grads], out=out)
-        return torch.stack([loss.detach(), accuracy])
+        return dict(zip(views, grads, strict=True)), torch.stack([loss.detach(), accuracy])
 
     def active(self, step: int) -> None:
         return None
@@ -87,13 +86,12 @@ class Stack:
         self.sees_all_at_once = all(len(batched[0]) == len(mine) for batched, mine in zip(batches, rows, strict=True))
         self._gradient = grad_and_value(self._weighted, has_aux=True)
 
-    def gradient(self, at: Float[Tensor, "*g d"], step: int, out: Float[Tensor, "g d"]) -> Report:
+    def gradient(self, at: Float[Tensor, "*g d"], step: int) -> tuple[dict[str, Tensor], Report]:
         grads, report = self._on(self._batches[step], self._gradient, at)
-        torch.cat([grad.flatten(1) for grad in grads.values()], dim=1, out=out)
-        return torch.stack(report)
+        return grads, torch.stack(report)
 
-    def active(self, step: int) -> Bool[Tensor, "g 1"] | None:
-        busy = self._batches[step][1].any(dim=1, keepdim=True)
+    def active(self, step: int) -> Bool[Tensor, " g"] | None:
+        busy = self._batches[step][1].any(dim=1)
         return None if busy.all() else busy
 
     def look(self, at: Float[Tensor, "*g d"]) -> Report:
@@ -102,7 +100,9 @@ class Stack:
 
     def _on(self, batch: tuple[Tensor, Tensor], function: Callable[..., tuple[Tensor, Tensor]], at: Tensor):  # type: ignore[no-untyped-def]
         rows, weights = batch
-        inputs, targets = self.federation.inputs[rows], self.federation.targets[rows]
+        # An index of two dimensions copies number by number, one of a single dimension row by row.
+        inputs = self.federation.inputs.index_select(0, rows.flatten()).unflatten(0, rows.shape)
+        targets = self.federation.targets[rows]
         shared = None if at.ndim == 1 else 0
         each = vmap(function, in_dims=(shared, 0, 0, 0))
         return each(unflatten(at, self.model), inputs, targets, weights.to(at))
