@@ -116,5 +116,5 @@ class BatchedClients:
         return torch.cat([before, after])
 
 
-def _masked(grad: Float[Tensor, "g *shape"], active: Bool[Tensor, " g"]) -> Float[Tensor, "g *shape"]:
+def _masked(grad: Float[Tensor, "g ..."], active: Bool[Tensor, " g"]) -> Float[Tensor, "g ..."]:
     return grad * active.view(-1, *[1] * (grad.ndim - 1))

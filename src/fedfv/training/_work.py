@@ -47,7 +47,7 @@ class One:
 
     def gradient(self, at: Float[Tensor, " d"], step: int) -> tuple[dict[str, Tensor], Report]:
         batch = slice(None) if self.sees_all_at_once else self.batches[step]
-        views = {name: view.detach().requires_grad_() for name, view in unflatten(at, self.model).items()}
+        views = {name: view.detach().requires_grad_() for name, view in self._parameters(at).items()}
         loss, accuracy = self._mean(views, self.inputs[batch], self.targets[batch])
         grads = torch.autograd.grad(loss, list(views.values()))
         return dict(zip(views, grads, strict=True)), torch.stack([loss.detach(), accuracy])
@@ -57,7 +57,12 @@ class One:
 
     def look(self, at: Float[Tensor, " d"]) -> Report:
         with torch.no_grad():
-            return torch.stack(self._mean(unflatten(at, self.model), self.inputs, self.targets))
+            return torch.stack(self._mean(self._parameters(at), self.inputs, self.targets))
+
+    def _parameters(self, at: Float[Tensor, " d"]) -> dict[str, Tensor]:
+        """Those of convolutions with channels last: pooling and gradients take two thirds of the time then."""
+        views = unflatten(at, self.model)
+        return {n: v.to(memory_format=torch.channels_last) if v.ndim == 4 else v for n, v in views.items()}
 
     def _mean(self, params: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         outputs = functional_call(self.model, params, (inputs,))
@@ -101,8 +106,8 @@ class Stack:
     def _on(self, batch: tuple[Tensor, Tensor], function: Callable[..., tuple[Tensor, Tensor]], at: Tensor):  # type: ignore[no-untyped-def]
         rows, weights = batch
         # An index of two dimensions copies number by number, one of a single dimension row by row.
-        inputs = self.federation.inputs.index_select(0, rows.flatten()).unflatten(0, rows.shape)
-        targets = self.federation.targets[rows]
+        inputs = self.federation.inputs.index_select(0, rows.flatten())
+        inputs, targets = inputs.view(*rows.shape, *inputs.shape[1:]), self.federation.targets[rows]
         shared = None if at.ndim == 1 else 0
         each = vmap(function, in_dims=(shared, 0, 0, 0))
         return each(unflatten(at, self.model), inputs, targets, weights.to(at))
