@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedfv.core import Buffers
-from fedfv.seeding import rng
 
 __all__ = ["LOSSES", "MODELS", "build_model", "flatten", "flatten_buffers", "load_buffers", "unflatten"]
 
@@ -90,7 +89,7 @@ def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: i
     else:
         raise ValueError(f"unknown model {name!r}; known: {', '.join(MODELS)}, or `import.path:callable`.")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng(seed, "model").integers(2**63)))
+        torch.manual_seed(seed)
         return make(tuple(input_shape), num_classes, **options)
 
 

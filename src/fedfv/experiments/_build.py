@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -11,12 +13,15 @@ from torch import Tensor, nn
 from fedfv import data, sampling
 from fedfv.aggregators import QFedAvg
 from fedfv.core import Clients
-from fedfv.data import Federation
+from fedfv.data import Federation, Index
 from fedfv.experiments import _spec as spec
 from fedfv.experiments._errors import ConfigError
 from fedfv.experiments._spec import PARTITIONS, Experiment
 from fedfv.models import build_model
 from fedfv.training import BatchedClients, LoopClients, can_be_batched
+
+# What the code behind the paper added to the seed, for numpy's generator and for torch's.
+_PAPER_SPLIT, _PAPER_MODEL = 21, 12
 
 
 def build_federation(experiment: Experiment, folder: str | Path | None = None) -> Federation:
@@ -31,16 +36,27 @@ def build_federation(experiment: Experiment, folder: str | Path | None = None) -
     options = dataclasses.asdict(experiment.partition)  # type: ignore[call-overload]
     fractions = options.pop("fractions")
     (kind,) = [name for name, cls in PARTITIONS.items() if cls is type(experiment.partition)]
-    partition = data.PARTITIONS[kind](dataset, experiment.seed, **options)
+    seed = options.pop("seed", None)
+    partition = data.PARTITIONS[kind](dataset, experiment.seed if seed is None else seed, **options)
+    if experiment.seeding == "paper":
+        parts = data.cut(_shuffled_in_turn(partition, experiment.seed + _PAPER_SPLIT), fractions)
+        return Federation(dataset.inputs, dataset.targets, *parts, dataset.num_classes, partition.names)
     return data.federate(dataset, partition, fractions, experiment.seed)
+
+
+def _shuffled_in_turn(partition: Index, seed: int) -> Index:
+    """Each client's rows shuffled by numpy's legacy generator, one client after the other."""
+    random, rows = np.random.RandomState(seed), partition.rows.numpy().copy()
+    for start, end in pairwise(partition.offsets.tolist()):
+        random.shuffle(rows[start:end])
+    return dataclasses.replace(partition, rows=torch.from_numpy(rows))
 
 
 def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
     """The model, with the parameters that it starts from."""
-    shape = tuple(federation.inputs.shape[1:])
-    model = build_model(
-        experiment.model.name, shape, federation.num_classes, experiment.seed, **experiment.model.options
-    )
+    shape, seed = tuple(federation.inputs.shape[1:]), experiment.seed
+    seed += _PAPER_MODEL if experiment.seeding == "paper" else 0
+    model = build_model(experiment.model.name, shape, federation.num_classes, seed, **experiment.model.options)
     return model.to(federation.inputs.device)
 
 

@@ -31,10 +31,14 @@ class Data:
 
 @specification
 class LabelShards:
-    """Sorted by label and cut into shards, of which each client gets some at random (the paper's)."""
+    """Sorted by label and cut into shards, of which each client gets some at random (the paper's).
+
+    With a seed of its own it is the same for all seeds of the experiment, as it was in the paper.
+    """
 
     num_clients: Count
     shards_per_client: Count = 2
+    seed: Annotated[int, Field(ge=0)] | None = None
     fractions: Shares = (0.8, 0.1, 0.1)
 
 
@@ -152,6 +156,7 @@ class Experiment:
         evaluate_every: rounds between evaluations; there is one before the first round and one after the last as well.
         output: the model that is evaluated: the last one, or the mean of all so far (the answer of AFL).
         engine: how clients are simulated; "auto" takes the fastest that can do it.
+        seeding: "paper" draws each client's split and the initial model as the paper's Table 3 did.
 
     >>> experiment = Experiment(
     ...     rounds=5, partition=OneClassEach(), sampling=Everyone(), aggregator=AGGREGATORS["fedavg"]()
@@ -168,6 +173,7 @@ class Experiment:
     output: Literal["last", "mean"] = "last"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: Literal["auto", "loop", "batched"] = "auto"
+    seeding: Literal["addressed", "paper"] = "addressed"
     data: Data = field(default_factory=Data)
     partition: LabelShards | OneClassEach | Dirichlet | IID | Unequal | ByColumn | FromFile
     model: Model = field(default_factory=Model)
