@@ -3,6 +3,7 @@
 from fedfv.experiments._build import build_federation
 from fedfv.experiments._bundled import bundled
 from fedfv.experiments._errors import ConfigError
+from fedfv.experiments._many import ManyProgress, run_many
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import (
     IID,
@@ -19,14 +20,19 @@ from fedfv.experiments._spec import (
     OneClassEach,
     Unequal,
     Uniform,
+    changed,
 )
 from fedfv.experiments._store import RunDirectory, RunError
+from fedfv.experiments._study import PAPER, Claim, Part, Study, StudyRow, paper_study, run_path
+from fedfv.experiments._sweep import Setting, settings_of
 
 __all__ = [
     "IID",
+    "PAPER",
     "Availability",
     "ByColumn",
     "BySize",
+    "Claim",
     "ConfigError",
     "Data",
     "Dirichlet",
@@ -34,14 +40,24 @@ __all__ = [
     "Experiment",
     "FromFile",
     "LabelShards",
+    "ManyProgress",
     "Model",
     "OneClassEach",
+    "Part",
     "Progress",
     "RunDirectory",
     "RunError",
+    "Setting",
+    "Study",
+    "StudyRow",
     "Unequal",
     "Uniform",
     "build_federation",
     "bundled",
+    "changed",
+    "paper_study",
     "run",
+    "run_many",
+    "run_path",
+    "settings_of",
 ]

@@ -11,9 +11,9 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from fedfv import data, sampling
-from fedfv.aggregators import QFedAvg
+from fedfv.aggregators import AFL, QFedAvg
 from fedfv.core import Clients
-from fedfv.data import Federation, Index
+from fedfv.data import Dataset, Federation, Index
 from fedfv.experiments import _spec as spec
 from fedfv.experiments._errors import ConfigError
 from fedfv.experiments._spec import PARTITIONS, Experiment
@@ -24,9 +24,9 @@ from fedfv.training import BatchedClients, LoopClients, can_be_batched
 _PAPER_SPLIT, _PAPER_MODEL = 21, 12
 
 
-def build_federation(experiment: Experiment, folder: str | Path | None = None) -> Federation:
-    """The data of all clients, each with its own rows of them."""
-    loaded = data.load(experiment.data.name, folder)
+def build_federation(experiment: Experiment, source: str | Path | Dataset | Federation | None = None) -> Federation:
+    """The data of all clients, each with its own rows of them; from the files in a folder, or as they were loaded."""
+    loaded = source if isinstance(source, Dataset | Federation) else data.load(experiment.data.name, source)
     if isinstance(loaded, Federation):
         return loaded
     dataset = loaded.only_train() if experiment.data.rows == "train" else loaded
@@ -101,3 +101,8 @@ def device_of(experiment: Experiment) -> torch.device:
     if experiment.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError('`device` must be "auto" or "cpu" here: torch finds no GPU for "cuda".')
     return torch.device("cuda" if experiment.device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def wants_mean(experiment: Experiment) -> bool:
+    """Whether the mean of all models so far is what is evaluated, not the last."""
+    return experiment.output == "mean" or (experiment.output == "auto" and isinstance(experiment.aggregator, AFL))

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfv.core import Replies, ServerState, from_tensors, start, to_tensors
-from fedfv.data import Federation
-from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler, device_of
+from fedfv.data import Dataset, Federation
+from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler, device_of, wants_mean
 from fedfv.experiments._errors import ConfigError
 from fedfv.experiments._spec import Experiment
 from fedfv.experiments._store import RunDirectory
@@ -31,7 +31,7 @@ def run(
     experiment: Experiment,
     directory: str | Path,
     *,
-    data: str | Path | None = None,
+    data: str | Path | Dataset | Federation | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> RunDirectory:
     """Runs the experiment, or goes on where it was cut off, and returns where its records are.
@@ -42,7 +42,7 @@ def run(
     Args:
         experiment: what to run.
         directory: where to keep it; one that holds another experiment is refused.
-        data: where to look for data files first.
+        data: where to look for data files first; or what was loaded from them, to save loading it again.
         watch: is told after each round where the run is.
     """
     keep_freed_memory()
@@ -56,7 +56,7 @@ def run(
     rule, rounds = experiment.aggregator, experiment.rounds
 
     def look(server: ServerState[Any]) -> Evaluation:
-        params = server.params if experiment.output == "last" else server.mean
+        params = server.mean if wants_mean(experiment) else server.params
         return evaluate(federation, model, params, server.buffers, experiment.model.loss)
 
     if (tensors := place.load()) is not None:

@@ -4,7 +4,7 @@ import dataclasses
 import tomllib
 from collections.abc import Callable
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tomli_w
 from pydantic import ConfigDict, Field, InstanceOf, ValidationError
@@ -15,6 +15,14 @@ from fedfv.experiments._errors import ConfigError, build, sentence
 from fedfv.training import LocalSGD
 
 specification = checked_dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
+
+T = TypeVar("T")
+
+
+def changed(specified: T, **fields: Any) -> T:
+    """A copy with other values in these fields."""
+    return dataclasses.replace(specified, **fields)  # type: ignore[type-var]
+
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -144,6 +152,8 @@ class Availability:
     dropout: Share = 0.0
 
 
+_LEARNING_RATES = {"qfedavg": "lr", "fedfa": "eta", "fedmgda": "eta"}  # what each rule calls that of the clients
+
 SAMPLINGS: dict[str, Any] = {"uniform": Uniform, "by-size": BySize, "everyone": Everyone, "availability": Availability}
 
 
@@ -154,7 +164,8 @@ class Experiment:
     Args:
         rounds: how many updates of the model.
         evaluate_every: rounds between evaluations; there is one before the first round and one after the last as well.
-        output: the model that is evaluated: the last one, or the mean of all so far (the answer of AFL).
+        output: the model that is evaluated: the last one, or the mean of all so far; "auto" is the mean for AFL, whose
+            answer that is, and the last for all others.
         engine: how clients are simulated; "auto" takes the fastest that can do it.
         seeding: "paper" draws each client's split and the initial model as the paper's Table 3 did.
 
@@ -170,7 +181,7 @@ class Experiment:
     rounds: Count
     seed: Annotated[int, Field(ge=0)] = 0
     evaluate_every: Count = 10
-    output: Literal["last", "mean"] = "last"
+    output: Literal["auto", "last", "mean"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: Literal["auto", "loop", "batched"] = "auto"
     seeding: Literal["addressed", "paper"] = "addressed"
@@ -188,7 +199,10 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, table: dict[str, Any]) -> "Experiment":
-        """From tables as they stand in TOML; raises `ConfigError` with one sentence about what is wrong."""
+        """From tables as they stand in TOML; raises `ConfigError` with one sentence about what is wrong.
+
+        Where a rule needs the clients' learning rate and its table does not say another, it gets theirs.
+        """
         known = [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for key in table:
             if key not in known:
@@ -201,6 +215,7 @@ class Experiment:
             "sampling": lambda part: _build_kind(SAMPLINGS, part, "sampling", "kind"),
             "aggregator": lambda part: _build_kind(AGGREGATORS, part, "aggregator", "name"),
         }
+        table = _with_learning_rate(table)
         fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
         try:
             return cls(**fields)
@@ -230,6 +245,14 @@ class Experiment:
     def to_toml(self) -> str:
         """As the text of a TOML file."""
         return tomli_w.dumps(self.to_dict())
+
+
+def _with_learning_rate(table: dict[str, Any]) -> dict[str, Any]:
+    """The table with the clients' learning rate in that of the rule, if it belongs there and nothing does yet."""
+    match table:
+        case {"training": {"lr": lr}, "aggregator": {"name": str(name), **others}} if name in _LEARNING_RATES:
+            return {**table, "aggregator": {_LEARNING_RATES[name]: lr, "name": name, **others}}
+    return table
 
 
 def _build_kind(kinds: dict[str, Any], table: Any, where: str, mark: str) -> Any:

@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import platform
+import shutil
+import subprocess
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -75,6 +77,11 @@ class RunDirectory:
             raise ConfigError(f"{self.path} holds no run: there is no {EXPERIMENT} in it.")
         return Experiment.from_toml((self.path / EXPERIMENT).read_text())
 
+    def environment(self) -> dict[str, Any]:
+        """With what it was made."""
+        environment: dict[str, Any] = json.loads((self.path / ENVIRONMENT).read_text())
+        return environment
+
     def records(self) -> list[dict[str, Any]]:
         """What was found so far; a last line that was cut off while it was written is left out."""
         if not self.has(RECORDS):
@@ -84,6 +91,11 @@ class RunDirectory:
             return [json.loads(line) for line in lines]
         except ValueError as error:
             raise RunError(f"{self.path / RECORDS} cannot be read: {error}.") from None
+
+    def rounds_done(self) -> int:
+        """How many rounds are on the record."""
+        records = self.records()
+        return int(records[-1]["round"]) if records else 0
 
     def append(self, record: dict[str, Any]) -> None:
         """One more line."""
@@ -138,8 +150,17 @@ def _environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: version(name) for name in _PACKAGES},
+        "commit": _commit(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _commit() -> str | None:
+    """Of the checkout that this code is in, with a mark if it was changed; None if it was installed from elsewhere."""
+    if shutil.which("git") is None:
+        return None
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
 
 
 def _differences(first: dict[str, Any], second: dict[str, Any], prefix: str = "") -> list[str]:

@@ -1,6 +1,7 @@
 """Figures. The only module that plots."""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -9,6 +10,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedfv.data import Federation
+from fedfv.reports._comparison import cells_of, values_of
+from fedfv.reports._results import PartResults
 from fedfv.reports._summary import Row, label
 
 # Okabe and Ito's colours, which people who see fewer colours can tell apart; after them they begin again, lighter.
@@ -67,4 +70,53 @@ def plot_clients(rows: list[Row]) -> Figure:
     axes.set_ylabel("test accuracy in per cent")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    return figure
+
+
+def plot_curves(all_results: Sequence[PartResults]) -> Figure:
+    """Mean and dispersion of the clients' accuracy against rounds (the paper's Figure 2), two panels for each part.
+
+    Lines are means over seeds, bands their standard deviation.
+    """
+    figure = Figure(figsize=(9, 3.2 * len(all_results)), dpi=150, layout="constrained")
+    panels = figure.subplots(len(all_results), 2, squeeze=False)
+    for line, results in zip(panels, all_results, strict=True):
+        for axes, column, title in zip(
+            line, ("average", "std"), ("mean over clients", "std over clients"), strict=True
+        ):
+            rows = [row for row in results.part.rows if row.name in results.right]
+            for row, colour in zip(rows, itertools.cycle(_COLOURS), strict=False):
+                values = values_of(results, row.name, column)
+                mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
+                seeds = len(results.seeds[row.name])
+                name = f"{row.label}, {seeds} seed{'s' if seeds > 1 else ''}"
+                axes.plot(results.rounds, mean, color=colour, linewidth=1.2, label=name)
+                axes.fill_between(results.rounds, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+            axes.set(title=f"{results.part.dataset}: {title}", xlabel="updates", ylabel="test accuracy in per cent")
+            axes.spines[["top", "right"]].set_visible(False)
+        line[1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+    return figure
+
+
+def plot_tradeoff(all_results: Sequence[PartResults]) -> Figure:
+    """Dispersion against mean of the clients' accuracy, a point for each row with the spread of its seeds.
+
+    Right and low is better. The paper's own points are hollow, joined to ours.
+    """
+    figure = Figure(figsize=(6.4, 4.2 * len(all_results)), dpi=150, layout="constrained")
+    panels = figure.subplots(len(all_results), squeeze=False)[:, 0]
+    for axes, results in zip(panels, all_results, strict=True):
+        cells = cells_of(results)
+        rows = [row for row in results.part.rows if row.name in cells]
+        families = list(dict.fromkeys(row.algorithm for row in rows))
+        for row in rows:
+            colour = _COLOURS[families.index(row.algorithm) % len(_COLOURS)]
+            mean, std = cells[row.name]["average"], cells[row.name]["std"]
+            axes.errorbar(mean.mean, std.mean, std.seed_std, mean.seed_std, "o", color=colour, elinewidth=0.8, ms=4)
+            axes.annotate(row.label, (mean.mean, std.mean), (4, 3), textcoords="offset points", fontsize=6)
+            if mean.paper and std.paper:
+                axes.plot(*zip((mean.mean, std.mean), (mean.paper[0], std.paper[0]), strict=True), color=colour, lw=0.8)
+                axes.plot(mean.paper[0], std.paper[0], "o", mfc="none", mec=colour, ms=6)
+        axes.set(title=results.part.dataset, xlabel="mean test accuracy in per cent", ylabel="std over clients")
+        axes.spines[["top", "right"]].set_visible(False)
     return figure

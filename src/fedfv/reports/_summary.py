@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fedfv.experiments import Experiment, RunDirectory
+from fedfv.experiments import Experiment, RunDirectory, changed
 from fedfv.metrics import over_seeds, summary
 
 Seed = tuple[Experiment, dict[str, Any], dict[str, Any]]  # a run: its first record, and the last with an evaluation
@@ -37,7 +36,7 @@ def summarise(directories: Iterable[str | Path]) -> list[Row]:
         last = next((record for record in reversed(records) if "accuracies" in record), None)
         if last is None:
             continue
-        same = json.dumps(replace(experiment, seed=0).to_dict(), sort_keys=True)  # type: ignore[type-var]
+        same = json.dumps(changed(experiment, seed=0).to_dict(), sort_keys=True)
         groups.setdefault(same, []).append((experiment, records[0], last))
     return [_row(group) for group in groups.values()]
 

@@ -1,0 +1,138 @@
+"""Run an experiment, and look at what there is."""
+
+import signal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.table import Table
+
+from fedfv import data
+from fedfv.aggregators import AGGREGATORS
+from fedfv.cli._app import Folder, app, err, out
+from fedfv.cli._read import read_tables, set_key
+from fedfv.cli._show import result_table, watching
+from fedfv.experiments import ConfigError, Experiment, build_federation, bundled, run
+from fedfv.models import MODELS
+from fedfv.reports import class_counts, plot_clients, plot_partition, summarise
+
+data_app = typer.Typer(help="Get the files of a data set, or check those that are here.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+@app.command(name="run", epilog="Example:  fedfv run fashion-fair --set aggregator.alpha=0.334 --seed 1")
+def run_command(
+    experiment: Annotated[
+        str, typer.Argument(help="A TOML file, a name of `fedfv list experiments`, or a run directory.")
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of it, such as training.lr=0.01."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same as --set seed=S.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--out", help="Where to keep the run; default runs/NAME-seedS.")
+    ] = None,
+    folder: Folder = None,
+) -> None:
+    """Run an experiment, or go on with one that was cut off: the same command does both."""
+    name, tables = read_tables(experiment)
+    for change in changes or []:
+        set_key(tables, change)
+    if seed is not None:
+        tables["seed"] = seed
+    wanted = Experiment.from_dict(tables)
+    if directory is None:  # a run directory goes on in its own place
+        directory = Path(experiment) if Path(experiment).is_dir() else Path("runs") / f"{name}-seed{wanted.seed}"
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
+    try:
+        with watching(wanted.rounds) as watch:
+            run(wanted, directory, data=folder, watch=watch)
+    except KeyboardInterrupt:
+        err.print(
+            f"Interrupted and saved; the same command goes on from here, or: fedfv run {directory}", soft_wrap=True
+        )
+        raise typer.Exit(1) from None
+    out.print(result_table(summarise([directory])))
+    out.print(f"Kept in {directory}", highlight=False, soft_wrap=True)
+
+
+@app.command(name="list")
+def list_command(
+    what: Annotated[Literal["aggregators", "datasets", "models", "experiments"], typer.Argument()],
+) -> None:
+    """List what there is to choose from."""
+    known: dict[str, str] = {
+        "aggregators": {name: _first_line(cls) for name, cls in AGGREGATORS.items()},
+        "datasets": {name: _first_line(loader) for name, loader in data.DATASETS.items()},
+        "models": {name: _first_line(make) for name, make in MODELS.items()},
+        "experiments": {name: text.partition("\n")[0].lstrip("# ") for name, text in bundled().items()},
+    }[what]
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, line in known.items():
+        table.add_row(f"[bold]{name}[/bold]", line)
+    out.print(table)
+
+
+@app.command(epilog="Example:  fedfv report runs/*")
+def report(
+    directories: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw what each client got into this file: .png, .svg or .pdf.")
+    ] = None,
+) -> None:
+    """Compare runs: what their clients got, over seeds."""
+    rows = summarise(directories)
+    if not rows:
+        raise ConfigError(f"none of {', '.join(map(str, directories))} has been evaluated yet.")
+    out.print(result_table(rows))
+    if plot is not None:
+        plot_clients(rows).savefig(plot)
+
+
+@app.command(epilog="Example:  fedfv partition mine.toml --plot partition.png --out partition.npz")
+def partition(
+    experiment: Annotated[str, typer.Argument(help="A TOML file, or a name of `fedfv list experiments`.")],
+    seed: Annotated[int | None, typer.Option(help="Instead of the experiment's.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--out", help="Save it here; [partition] kind = 'from-file' reads it again.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw it into this file: .png, .svg or .pdf.")] = None,
+    folder: Folder = None,
+) -> None:
+    """Show how many examples of which class each client of an experiment has; save it, or draw it."""
+    _, tables = read_tables(experiment)
+    federation = build_federation(Experiment.from_dict(tables if seed is None else {**tables, "seed": seed}), folder)
+    sizes = federation.train.sizes
+    out.print(
+        f"{federation.num_clients} clients with {int(sizes.min())} to {int(sizes.max())} training examples, "
+        f"{int((class_counts(federation) > 0).sum(dim=1).min())} to "
+        f"{int((class_counts(federation) > 0).sum(dim=1).max())} of {federation.num_classes} classes each",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if file is not None:
+        data.save_partition(file, federation)
+    if plot is not None:
+        plot_partition(federation).savefig(plot)
+
+
+@data_app.command()
+def fetch(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None:
+    """Download the files of a data set, unless they are here."""
+    for place in sorted({str(path) for path in data.fetch(name, folder)}):
+        out.print(place, highlight=False, soft_wrap=True)
+
+
+@data_app.command()
+def check(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None:
+    """Compare the files of a data set with the checksums of those that were published."""
+    found = data.check(name, folder)
+    for file, state in found.items():
+        out.print(f"{state:8}{file}", highlight=False)
+    if set(found.values()) != {"ok"}:
+        raise typer.Exit(1)
+
+
+def _first_line(thing: Any) -> str:
+    return (thing.__doc__ or "").partition("\n")[0]

@@ -1,0 +1,125 @@
+"""What is shown: progress while something runs, and tables."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedfv import metrics
+from fedfv.cli._app import err
+from fedfv.experiments import ManyProgress
+from fedfv.experiments import Progress as Where
+from fedfv.reports import Ranked, Row, best_of_each_rule, label
+
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+_RANKED = ("mean", "std", "worst", "best")
+
+
+@contextmanager
+def watching(rounds: int) -> Iterator[Callable[[Where], None]]:
+    """A progress bar, or without a terminal a line now and then."""
+    if not err.is_terminal:
+        yield _lines()
+        return
+    with Progress(*_COLUMNS, console=err) as bar:
+        task = bar.add_task("starting", total=rounds)
+        yield lambda where: bar.update(task, completed=where.round, description=_describe(where))
+
+
+@contextmanager
+def watching_many() -> Iterator[Callable[[ManyProgress], None]]:
+    """One bar over the rounds of many runs, or without a terminal a line now and then."""
+    if not err.is_terminal:
+        yield _lines_of_many()
+        return
+    with Progress(*_COLUMNS, console=err) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda where: bar.update(
+            task,
+            total=where.rounds,
+            completed=where.rounds_done,
+            description=f"{where.finished} of {where.runs} runs",
+        )
+
+
+def _lines_of_many() -> Callable[[ManyProgress], None]:
+    begin, last, first = time.monotonic(), -math.inf, None
+
+    def watch(where: ManyProgress) -> None:
+        nonlocal last, first
+        first = where.rounds_done if first is None else first
+        now = time.monotonic()
+        if now > last + 30 or where.finished == where.runs:
+            said = f"{where.finished} of {where.runs} runs, {where.rounds_done} of {where.rounds} rounds"
+            if first < where.rounds_done < where.rounds:
+                left = (now - begin) / (where.rounds_done - first) * (where.rounds - where.rounds_done)
+                said += f", {left:.0f} s left"
+            err.print(said, highlight=False, soft_wrap=True)
+            last = now
+
+    return watch
+
+
+def _lines() -> Callable[[Where], None]:
+    begin = last = time.monotonic()
+    first: int | None = None
+
+    def watch(where: Where) -> None:
+        nonlocal last, first
+        first = where.round if first is None else first
+        now = time.monotonic()
+        if now > last + 10 or where.round in (first, where.rounds):
+            said = f"round {where.round} of {where.rounds}: {_describe(where)}"
+            if first < where.round < where.rounds:
+                said += f", {(now - begin) / (where.round - first) * (where.rounds - where.round):.0f} s left"
+            err.print(said, highlight=False, soft_wrap=True)
+            last = now
+
+    return watch
+
+
+def _describe(where: Where) -> str:
+    accuracies = 100 * torch.tensor(where.accuracies, dtype=torch.double)
+    shares = accuracies / 100
+    said = f"mean {100 * metrics.mean(shares):.2f}, std {100 * metrics.std(shares):.2f}, "
+    said += f"worst 5 % {100 * metrics.worst(shares):.2f}"
+    return said + ", nobody replied" if where.replied == 0 else said
+
+
+def result_table(rows: list[Row]) -> Table:
+    columns = {
+        "mean": "mean",
+        "std": "std",
+        "noise_corrected_std": "less noise",
+        "worst": "worst 5 %",
+        "best": "best 5 %",
+    }
+    table = Table(box=None, padding=(0, 1, 0, 0), caption="test accuracy of the clients in per cent, ± over seeds")
+    table.add_column("rule", overflow="fold", min_width=14)
+    for name in ("seeds", *columns.values()):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [f"{100 * value:.2f}±{100 * spread:.2f}" for value, spread in (row.metrics[name] for name in columns)]
+        if len(row.seeds) == 1:
+            cells = [cell.partition("±")[0] for cell in cells]
+        table.add_row(label(row.experiment.aggregator), str(len(row.seeds)), *cells)
+    return table
+
+
+def ranking_table(ranked: Sequence[Ranked], by: str) -> Table:
+    """Each rule at its best, in the order of the metric."""
+    table = Table(box=None, padding=(0, 1, 0, 0), caption=f"each rule at its best by {by}; accuracies in per cent")
+    table.add_column("rule")
+    table.add_column("setting", overflow="fold")
+    for name in _RANKED:
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in best_of_each_rule(ranked):
+        cells = [
+            f"{100 * mean:.2f}±{100 * spread:.2f}" for mean, spread in (each.row.metrics[name] for name in _RANKED)
+        ]
+        table.add_row(each.rule, each.label, *cells)
+    return table

@@ -1,0 +1,87 @@
+"""Many runs at once: the tables of the paper, and sweeps."""
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markdown import Markdown
+
+from fedfv.cli._app import Folder, app, err, out
+from fedfv.cli._read import read_tables
+from fedfv.cli._show import ranking_table, watching_many
+from fedfv.experiments import ConfigError, Experiment, paper_study, run_many, settings_of
+from fedfv.reports import as_markdown, collect, environments_of, rank, write_ranking, write_study
+
+Jobs = Annotated[
+    int | None, typer.Option(min=1, help="Runs at a time, each in a process of its own; default one for each core.")
+]
+
+
+@app.command(epilog="Example:  fedfv reproduce table3   or:  fedfv reproduce table2 --rows 'fedfv-*' --seeds 0,12")
+def reproduce(
+    name: Annotated[str, typer.Argument(help="table2, table3, table4 or figure2.")],
+    rows: Annotated[str, typer.Option(help="Only these rows, by name and with commas between; * is anything.")] = "",
+    seeds: Annotated[str, typer.Option(help="Only these seeds, with commas between.")] = "",
+    rounds: Annotated[int | None, typer.Option(min=1, help="Less updates than the paper: a short version.")] = None,
+    jobs: Jobs = None,
+    directory: Annotated[Path, typer.Option("--out", help="Where to keep runs and results.")] = Path("reproduction"),
+    folder: Folder = None,
+) -> None:
+    """Run a table or figure of the paper, and compare it cell by cell; what is already there is not run again."""
+    study = paper_study(name).shortened(_listed(rows), _numbers("--seeds", seeds), rounds)
+    _run(study.runs(directory), jobs, folder)
+    results = collect(study, directory)
+    files = write_study(study, results, environments_of(study.runs(directory)), directory, name)
+    text = as_markdown(study, results)
+    if out.is_terminal:
+        out.print(Markdown(text))
+    else:
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
+    out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+
+
+@app.command(epilog="Example:  fedfv sweep mine.toml --rank-by worst")
+def sweep(
+    file: Annotated[str, typer.Argument(help="A TOML file of an experiment with a table `grid`, or a name.")],
+    by: Annotated[
+        str, typer.Option("--rank-by", help="mean, std, worst, best, gini ...: which metric decides.")
+    ] = "mean",
+    jobs: Jobs = None,
+    directory: Annotated[
+        Path | None, typer.Option("--out", help="Where to keep runs and ranking; default sweeps/NAME.")
+    ] = None,
+    folder: Folder = None,
+) -> None:
+    """Run every combination of the values in its table `grid`, and rank them; what is already there is not run again."""
+    name, tables = read_tables(file)
+    settings = settings_of(tables)
+    directory = Path("sweeps") / name if directory is None else directory
+    runs = {path: experiment for setting in settings for path, experiment in setting.runs(directory).items()}
+    _run(runs, jobs, folder)
+    ranked = rank(settings, directory, by)
+    files = write_ranking(ranked, by, directory, environments_of(runs))
+    out.print(ranking_table(ranked, by))
+    out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+
+
+def _run(runs: Mapping[Path, Experiment], jobs: int | None, folder: Path | None) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
+    try:
+        with watching_many() as watch:
+            run_many(runs, jobs=jobs, data=folder, watch=watch)
+    except KeyboardInterrupt:
+        err.print("Interrupted and saved; the same command goes on from here.")
+        raise typer.Exit(1) from None
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in _listed(text)]
+    except ValueError:
+        raise ConfigError(f"{option} must be whole numbers with commas between, got {text!r}.") from None

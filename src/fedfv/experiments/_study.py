@@ -1,0 +1,152 @@
+"""Studies: experiments that belong together, such as all rows and seeds of a table of the paper."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import field
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fedfv.experiments._errors import ConfigError, build
+from fedfv.experiments._spec import Experiment, changed, specification
+
+_FOLDER = files("fedfv.experiments") / "paper"
+_TITLES = {
+    "fedavg": "FedAvg",
+    "afl": "AFL",
+    "qfedavg": "q-FedAvg",
+    "fedfa": "FedFa",
+    "fedmgda+": "FedMGDA+",
+    "fedfv": "FedFV",
+}
+
+PAPER = ("table2", "table3", "table4", "figure2")
+
+Cell = Annotated[tuple[float, float], Field(strict=False)]  # mean over seeds, and their population standard deviation
+
+
+@specification
+class StudyRow:
+    """One rule, as the paper calls it and as it is run."""
+
+    name: str
+    algorithm: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, Any]  # of the part's experiment
+    seeded: list[str] = field(default_factory=list)  # tables of the experiment whose `seed` is that of the run
+    paper: dict[str, Cell] = field(default_factory=dict)  # what it printed, by column
+
+    @property
+    def label(self) -> str:
+        """For tables and legends."""
+        told = ", ".join(
+            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+            for key, value in self.parameters.items()
+        )
+        return _TITLES[self.algorithm] + (f"({told})" if told else "")
+
+
+@specification
+class Claim:
+    """That each of some rows is above, or below, each of others in a column, in every part that has them."""
+
+    text: str
+    column: str
+    rows: list[str]  # names, in which * stands for anything
+    above: list[str] = field(default_factory=list)
+    below: list[str] = field(default_factory=list)
+
+
+@specification
+class Part:
+    """The rows that share an experiment, on one dataset."""
+
+    name: str
+    dataset: str
+    columns: list[str]
+    experiment: dict[str, Any]
+    rows: list[StudyRow]
+
+    def find(self, patterns: Sequence[str]) -> list[StudyRow]:
+        """The rows whose name fits one of these, in which * stands for anything."""
+        return [row for row in self.rows if any(fnmatchcase(row.name, pattern) for pattern in patterns)]
+
+    def run_of(self, row: StudyRow, seed: int) -> Experiment:
+        """The experiment of a row and a seed."""
+        tables = {**self.experiment, **row.changes, "seed": seed}
+        for key in row.seeded:
+            tables[key] = {**tables[key], "seed": seed}
+        return Experiment.from_dict(tables)
+
+
+@specification
+class Study:
+    """A table or a figure: parts of rows, each run with each seed."""
+
+    title: str
+    seeds: list[int]
+    parts: list[Part]
+    claims: list[Claim] = field(default_factory=list)
+    short_of: list[str] = field(default_factory=list)  # what was left out, in words; empty for the whole study
+
+    def shortened(self, rows: Sequence[str] = (), seeds: Sequence[int] = (), rounds: int | None = None) -> "Study":
+        """With some rows (names, in which * stands for anything), some seeds, or less rounds."""
+        study, short = self, []
+        if rows:
+            for pattern in rows:
+                if not any(part.find([pattern]) for part in self.parts):
+                    raise ConfigError.unknown(
+                        "row", pattern, dict.fromkeys(row.name for part in self.parts for row in part.rows)
+                    )
+            parts = [changed(part, rows=found) for part in self.parts if (found := part.find(rows))]
+            short.append(
+                f"{sum(len(part.rows) for part in parts)} of {sum(len(part.rows) for part in self.parts)} rows"
+            )
+            study = changed(study, parts=parts)
+        if seeds:
+            short.append(f"seeds {', '.join(map(str, seeds))} instead of {', '.join(map(str, self.seeds))}")
+            study = changed(study, seeds=list(seeds))
+        if rounds is not None:
+            full = ", ".join(str(part.experiment["rounds"]) for part in study.parts)
+            short.append(f"{rounds} updates instead of {full}")
+            study = changed(
+                study, parts=[changed(part, experiment={**part.experiment, "rounds": rounds}) for part in study.parts]
+            )
+        return changed(study, short_of=short)
+
+    def runs(self, folder: Path) -> dict[Path, Experiment]:
+        """Where each run is kept, all rows of a seed before the next seed."""
+        return {
+            run_path(folder, part, row, seed): part.run_of(row, seed)
+            for seed in self.seeds
+            for part in self.parts
+            for row in part.rows
+        }
+
+
+def run_path(folder: Path, part: Part, row: StudyRow, seed: int) -> Path:
+    """Where the run of a row and a seed is kept; runs of other lengths lie apart."""
+    return folder / "runs" / f"{part.name}-{part.experiment['rounds']}" / row.name / f"seed-{seed}"
+
+
+def paper_study(name: str) -> Study:
+    """A table or a figure of the paper.
+
+    >>> study = paper_study("table3")
+    >>> len(study.parts[0].rows), study.parts[0].rows[-1].label, study.parts[0].rows[-1].paper["std"]
+    (13, 'FedFV(alpha=2/3, tau=0)', (1.77, 0.87))
+    """
+    if name not in PAPER:
+        raise ConfigError.unknown("table or figure", name, PAPER)
+    table = tomllib.loads((_FOLDER / f"{name}.toml").read_text())
+    table["parts"] = [_borrowed(part) if "study" in part else part for part in table["parts"]]
+    return build(Study, table, name)
+
+
+def _borrowed(part: dict[str, Any]) -> dict[str, Any]:
+    """A part of another study, with some of its rows: the same runs serve both."""
+    (whole,) = tomllib.loads((_FOLDER / f"{part['study']}.toml").read_text())["parts"]
+    return {**whole, "rows": [row for row in whole["rows"] if row["name"] in part["rows"]]}

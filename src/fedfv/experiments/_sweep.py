@@ -1,0 +1,85 @@
+"""Sweeps: an experiment with every combination of some values."""
+
+import copy
+import itertools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedfv.experiments._errors import ConfigError
+from fedfv.experiments._spec import Experiment
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One combination of the values of a grid, with all its seeds."""
+
+    label: str
+    experiments: tuple[Experiment, ...]  # one for each seed
+
+    def runs(self, folder: Path) -> dict[Path, Experiment]:
+        """Where each of its runs is kept."""
+        name = re.sub(r"[^A-Za-z0-9.=,_-]+", "-", self.label.replace(", ", ",")).strip("-")
+        return {folder / "runs" / name / f"seed-{each.seed}": each for each in self.experiments}
+
+
+def settings_of(tables: dict[str, Any]) -> list[Setting]:
+    """Every combination of the lists in the table `grid`, which may hold the keys of an experiment, also with dots.
+
+    A table in such a list is merged into the one that is there, so that values which belong together can go together.
+    The list of `seed` makes no settings: each setting is run with all seeds.
+
+    >>> settings = settings_of({
+    ...     "rounds": 5,
+    ...     "partition": {"kind": "one-class-each"},
+    ...     "sampling": {"kind": "everyone"},
+    ...     "grid": {
+    ...         "seed": [0, 1],
+    ...         "training.lr": [0.01, 0.1],
+    ...         "aggregator": [{"name": "fedavg"}, {"name": "fedfv", "alpha": 0.5}],
+    ...     },
+    ... })
+    >>> [setting.label for setting in settings]
+    ['training.lr=0.01, fedavg', 'training.lr=0.01, fedfv alpha=0.5', 'training.lr=0.1, fedavg', \
+'training.lr=0.1, fedfv alpha=0.5']
+    """
+    base = {key: value for key, value in tables.items() if key != "grid"}
+    grid = tables.get("grid")
+    if not isinstance(grid, dict) or not grid:
+        raise ConfigError("a sweep needs a table [grid] with a list of values for each key that is to be varied.")
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"`grid.{key}` must be a list of values, got {values!r}.")
+    seeds = grid.get("seed", [base.get("seed", 0)])
+    varied = {key: values for key, values in grid.items() if key != "seed"}
+    settings = []
+    for values in itertools.product(*varied.values()):
+        changed = copy.deepcopy(base)
+        for key, value in zip(varied, values, strict=True):
+            _merge(changed, key, value)
+        label = ", ".join(_told(key, value) for key, value in zip(varied, values, strict=True)) or "all"
+        settings.append(Setting(label, tuple(Experiment.from_dict({**changed, "seed": seed}) for seed in seeds)))
+    if len({setting.label for setting in settings}) < len(settings):
+        raise ConfigError("the lists of [grid] must not have a value twice.")
+    return settings
+
+
+def _merge(tables: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        tables = tables.setdefault(parent, {})
+        if not isinstance(tables, dict):
+            raise ConfigError(f"`grid.{key}`: `{parent}` is not a table.")
+    if isinstance(value, dict) and isinstance(tables.get(last), dict):
+        tables[last] = {**tables[last], **value}
+    else:
+        tables[last] = value
+
+
+def _told(key: str, value: Any) -> str:
+    if not isinstance(value, dict):
+        return f"{key}={value}"
+    kind = value.get("name", value.get("kind"))
+    others = [f"{name}={each}" for name, each in value.items() if name not in ("name", "kind")]
+    return " ".join([kind, *others] if kind else others or [f"{key} as it is"])

@@ -1,0 +1,149 @@
+"""Our numbers beside the paper's, cell by cell, and whether what it says of them holds."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fedfv import metrics
+from fedfv.experiments import Claim, Part, Study
+from fedfv.reports._results import PartResults
+
+_CLIENTS = {"shirt": "shirt", "pullover": "pullover", "tshirt": "T-shirt"}  # columns that are single clients
+_HEADINGS = {"average": "average", "std": "std", "worst5": "worst 5 %", "best5": "best 5 %", "tshirt": "T-shirt"}
+
+
+class Cell(NamedTuple):
+    """A number in per cent over seeds, and the paper's if it printed one."""
+
+    mean: float
+    seed_std: float  # population standard deviation over the seeds
+    paper: tuple[float, float] | None
+
+    @property
+    def verdict(self) -> str:
+        """How it compares: to the second decimal, or within two standard deviations of the difference."""
+        if self.paper is None:
+            return ""
+        if all(f"{ours:.2f}" == f"{theirs:.2f}" for ours, theirs in zip(self[:2], self.paper, strict=True)):
+            return "exact"
+        spread = math.hypot(self.seed_std, self.paper[1])
+        return "within" if abs(self.mean - self.paper[0]) <= 2 * spread else "outside"
+
+
+def values_of(results: PartResults, row: str, column: str) -> Float[Tensor, "seeds evaluations"]:
+    """A column in per cent, at each evaluation of each seed."""
+    accuracies = results.accuracies(row)
+    if column in _CLIENTS:
+        return 100 * accuracies[..., results.names.index(_CLIENTS[column])]
+    measure = {"average": metrics.mean, "std": metrics.std, "worst5": metrics.worst, "best5": metrics.best}[column]
+    return 100 * torch.as_tensor(measure(accuracies))
+
+
+def cells_of(results: PartResults) -> dict[str, dict[str, Cell]]:
+    """By row and column, of the model after the last round."""
+    return {
+        row.name: {
+            column: Cell(*metrics.over_seeds(values_of(results, row.name, column)[:, -1]), row.paper.get(column))
+            for column in results.part.columns
+        }
+        for row in results.part.rows
+        if row.name in results.right
+    }
+
+
+def failures(claim: Claim, part: Part, cells: dict[str, dict[str, Cell]]) -> list[str] | None:
+    """The pairs of rows for which a claim does not hold; None if it says nothing about these rows."""
+    compared, failed = 0, []
+    for patterns, sign in ((claim.above, 1), (claim.below, -1)):
+        for row in part.find(claim.rows):
+            for other in part.find(patterns):
+                if row is other or row.name not in cells or other.name not in cells:
+                    continue
+                compared += 1
+                ours, theirs = cells[row.name][claim.column].mean, cells[other.name][claim.column].mean
+                if (ours - theirs) * sign <= 0:
+                    failed.append(f"{row.label} {ours:.2f}, {other.label} {theirs:.2f}")
+    return failed if compared else None
+
+
+def as_json(study: Study, all_results: Sequence[PartResults]) -> dict[str, Any]:
+    """In the shape of the paper's tables: rows of columns, or a row for each dataset where there is one column."""
+    if all(len(results.part.columns) == 1 for results in all_results):
+        rows = []
+        for results in all_results:
+            (column,) = results.part.columns
+            cells = cells_of(results)
+            rows.append({"dataset": results.part.dataset, **{row: _pair(each[column]) for row, each in cells.items()}})
+        return {"rows": rows}
+    parts = [{"dataset": results.part.dataset, "rows": _json_rows(results)} for results in all_results]
+    return parts[0] if len(study.parts) == 1 else {"parts": parts}
+
+
+def as_markdown(study: Study, all_results: Sequence[PartResults]) -> str:
+    """Ours, the paper's and the difference, for each row; then what the paper says of them."""
+    lines = []
+    if study.short_of:
+        lines += [f"**A short version of {study.title}: {'; '.join(study.short_of)}.**", ""]
+    for results in all_results:
+        lines += [*_table(results), ""]
+    counts = [cell.verdict for results in all_results for row in cells_of(results).values() for cell in row.values()]
+    if any(counts):
+        told = {"exact": "exact", "within": "within the spread of the seeds", "outside": "outside of it"}
+        said = ", ".join(f"{counts.count(key)} {words}" for key, words in told.items() if key in counts)
+        lines += [f"Of {len(counts)} cells: {said}.", ""]
+    for claim in study.claims:
+        lines += [_said(claim, results) for results in all_results if _said(claim, results)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _json_rows(results: PartResults) -> list[dict[str, Any]]:
+    cells = cells_of(results)
+    return [
+        {
+            "algorithm": row.algorithm,
+            "parameters": row.parameters,
+            **{column: _pair(cell) for column, cell in cells[row.name].items()},
+            "seeds": results.seeds[row.name],
+        }
+        for row in results.part.rows
+        if row.name in cells
+    ]
+
+
+def _pair(cell: Cell) -> dict[str, float]:
+    return {"mean": round(cell.mean, 4), "seed_std": round(cell.seed_std, 4)}
+
+
+def _table(results: PartResults) -> list[str]:
+    part, cells = results.part, cells_of(results)
+    lines = [
+        f"{part.dataset}, {part.experiment['rounds']} updates; test accuracy of the clients in per cent, ± over seeds",
+        "",
+        "| | seeds | | " + " | ".join(_HEADINGS.get(column, column) for column in part.columns) + " |",
+        "|---|---|---|" + "---|" * len(part.columns),
+    ]
+    for row in part.rows:
+        if row.name not in cells:
+            continue
+        own = list(cells[row.name].values())
+        told = [("ours", [f"{cell.mean:.2f} ± {cell.seed_std:.2f}" for cell in own])]
+        if row.paper:
+            printed = [(cell, *cell.paper) for cell in own if cell.paper]
+            told.append(("paper", [f"{mean:.2f} ± {spread:.2f}" for _, mean, spread in printed]))
+            told.append(("difference", [f"{cell.mean - mean:+.2f} {cell.verdict}" for cell, mean, _ in printed]))
+        for i, (what, texts) in enumerate(told):
+            head = f"{row.label} | {len(results.seeds[row.name])}" if i == 0 else " | "
+            lines.append(f"| {head} | {what} | {' | '.join(texts)} |")
+    return lines
+
+
+def _said(claim: Claim, results: PartResults) -> str:
+    failed = failures(claim, results.part, cells_of(results))
+    if failed is None:
+        return ""
+    ending = "holds" if not failed else f"does not hold ({'; '.join(failed)})"
+    return f"- {results.part.dataset}: {claim.text}: **{ending}**."
