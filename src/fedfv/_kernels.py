@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["combine", "gramian", "products", "spans"]
+__all__ = ["combine", "gramian", "products", "spans", "thin_combinations", "thin_product"]
 
 CHUNK = 1 << 14  # columns of one partial sum; measured: shorter runs through memory are slower
 _BLAS_ROWS = 24  # a Gramian of more rows than this is bound by arithmetic, and BLAS is faster
@@ -81,6 +81,24 @@ def combine(
     for part in spans(columns, CHUNK):
         sums = factors @ rows[:, part].double()
         vector[part] = sums + keep * vector[part].double() if keep else sums
+
+
+def thin_product(thin: Float[Tensor, "c p"], matrix: Float[Tensor, "n p"]) -> Float[Tensor, "c n"]:
+    """`thin @ matrix.T` in their own precision, for a handful of rows in `thin`."""
+    if not (_is_plain(matrix) and _is_plain(thin)):
+        return thin @ matrix.mT
+    out = matrix.new_empty(len(thin), len(matrix))
+    _thin_product(thin.numpy(), matrix.numpy(), out.numpy())
+    return out
+
+
+def thin_combinations(thin: Float[Tensor, "c n"], matrix: Float[Tensor, "n p"]) -> Float[Tensor, "c p"]:
+    """`thin @ matrix` in their own precision, for a handful of rows in `thin`."""
+    if not (_is_plain(matrix) and _is_plain(thin)):
+        return thin @ matrix
+    out = matrix.new_zeros(len(thin), matrix.shape[1])
+    _thin_combinations(thin.numpy(), matrix.numpy(), out.numpy())
+    return out
 
 
 def spans(columns: range, width: int) -> Iterator[slice]:
@@ -218,3 +236,33 @@ def _combine(
                 total[k] += w0 * r0[k]
         for k in range(n):
             v[k] = total[k]
+
+
+@_compiled
+def _thin_product(thin: Array, matrix: Array, out: Array) -> None:
+    for i in range(matrix.shape[0]):
+        row = matrix[i]
+        for j in range(thin.shape[0]):
+            other, total = thin[j], out.dtype.type(0)
+            for k in range(len(row)):
+                total += row[k] * other[k]
+            out[j, i] = total
+
+
+@_compiled
+def _thin_combinations(thin: Array, matrix: Array, out: Array) -> None:
+    """Four rows at a time, so that what is summed up is read and written a quarter as often."""
+    n = matrix.shape[0]
+    for i in range(0, n - n % 4, 4):
+        r0, r1, r2, r3 = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
+        for j in range(thin.shape[0]):
+            f0, f1, f2, f3 = thin[j, i], thin[j, i + 1], thin[j, i + 2], thin[j, i + 3]
+            total = out[j]
+            for k in range(len(total)):
+                total[k] += f0 * r0[k] + f1 * r1[k] + f2 * r2[k] + f3 * r3[k]
+    for i in range(n - n % 4, n):
+        r0 = matrix[i]
+        for j in range(thin.shape[0]):
+            f0, total = thin[j, i], out[j]
+            for k in range(len(total)):
+                total[k] += f0 * r0[k]

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv import _kernels
+from fedfv._kernels import thin_combinations, thin_product
 from fedfv.mapped import MappedMatrix, Matrix
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "project_simplex",
     "rescale",
     "squared_lengths",
+    "thin_combinations",
+    "thin_product",
 ]
 
 

@@ -67,6 +67,19 @@ def test_batched_clients_equal_looped_ones(model: str, local: LocalSGD, loss: st
     assert_equal(BatchedClients(**settings)(*arguments), LoopClients(**settings)(*arguments))
 
 
+@pytest.mark.parametrize("classes", [2, 3, 4, 5])
+@pytest.mark.parametrize("local", LOCALS, ids=str)
+def test_a_client_that_is_too_large_to_be_stacked_equals_a_looped_one(
+    local: LocalSGD, classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedfv.training._batched._OWN_INPUTS", 1)
+    federation = make_federation([6, 3, 11], shape=IMAGE, classes=classes)
+    module = make_model(federation, name="softmax-regression")
+    settings = {"federation": federation, "model": module, "local": local, "trained_losses": True}
+    arguments = (7, torch.arange(3), flatten(module), NO_BUFFERS)
+    assert_equal(BatchedClients(**settings)(*arguments), LoopClients(**settings)(*arguments))
+
+
 @pytest.mark.parametrize("local", LOCALS, ids=str)
 def test_however_clients_are_grouped_the_result_is_the_same(local: LocalSGD, monkeypatch: pytest.MonkeyPatch) -> None:
     federation = make_federation([5, 9, 2, 7, 30, 4, 4])

@@ -54,7 +54,7 @@ def sweep(
     ] = None,
     folder: Folder = None,
 ) -> None:
-    """Run every combination of the values in its table `grid`, and rank them; what is already there is not run again."""
+    """Run every combination of the values in a table `grid`, and rank them; what is already there is not run again."""
     name, tables = read_tables(file)
     settings = settings_of(tables)
     directory = Path("sweeps") / name if directory is None else directory

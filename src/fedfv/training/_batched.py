@@ -11,7 +11,7 @@ from fedfv.core import Buffers, Replies
 from fedfv.data import Federation
 from fedfv.models import LOSSES, unflatten
 from fedfv.training._local import LocalSGD
-from fedfv.training._work import One, Stack, Work
+from fedfv.training._work import One, OneLinear, Stack, Work, is_thin
 
 # To stack clients is to copy their inputs. Measured on two cores, with 20 to 5600 examples and 2 to 660 thousand
 # parameters: it pays unless a client has more input numbers than this; such a one is read where it stands.
@@ -89,7 +89,8 @@ class BatchedClients:
         batches = [self.local.batches(int(sizes[client]), self.seed, round, client) for client in clients]
         if len(clients) > 1:
             return Stack(self.model, LOSSES[self.loss], self.federation, clients, batches)
-        return One(self.model, LOSSES[self.loss], *self.federation.examples("train", clients[0]), batches[0])
+        kind = OneLinear if is_thin(self.model) else One
+        return kind(self.model, LOSSES[self.loss], *self.federation.examples("train", clients[0]), batches[0])
 
     def _train(self, work: Work, round: int, params: Float[Tensor, " d"], update: Float[Tensor, "*g d"]) -> Tensor:
         """Writes into `update` how far the steps lead away from `params`; returns what was seen before and after."""

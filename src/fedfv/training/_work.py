@@ -9,8 +9,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
+from fedfv import linalg
 from fedfv.data import Federation
 from fedfv.models import unflatten
+
+_FEW_OUTPUTS = 4
 
 ExampleLoss = Callable[[Tensor, Tensor], Tensor]
 Report = Float[Tensor, "2 *g"]  # loss and accuracy
@@ -66,8 +69,46 @@ class One:
 
     def _mean(self, params: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         outputs = functional_call(self.model, params, (inputs,))
-        right = outputs.detach().argmax(dim=1) == targets
-        return self.loss(outputs, targets).mean(), right.to(outputs.dtype).mean()
+        return self.loss(outputs, targets).mean(), self._accuracy(outputs.detach(), targets)
+
+    def _accuracy(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        # Across the strides of a transposed matrix, argmax takes ten times as long.
+        return (outputs.contiguous().argmax(dim=1) == targets).to(outputs.dtype).mean()
+
+
+class OneLinear(One):
+    """A single client whose model is one linear layer: its gradient takes as long as its examples take to be read.
+
+    Measured with 784 inputs and 3 outputs: half the time of what BLAS does with so thin a matrix.
+    """
+
+    def gradient(self, at: Float[Tensor, " d"], step: int) -> tuple[dict[str, Tensor], Report]:
+        batch = slice(None) if self.sees_all_at_once else self.batches[step]
+        inputs, targets = self.inputs[batch].flatten(1), self.targets[batch]
+        outputs = self._outputs(at, inputs).requires_grad_()
+        loss = self.loss(outputs, targets).mean()
+        (slope,) = torch.autograd.grad(loss, outputs)
+        weight, *bias = unflatten(at, self.model)
+        grads = {name: slope.sum(dim=0) for name in bias}
+        grads[weight] = linalg.thin_combinations(slope.mT.contiguous(), inputs)
+        return grads, torch.stack([loss.detach(), self._accuracy(outputs.detach(), targets)])
+
+    def look(self, at: Float[Tensor, " d"]) -> Report:
+        outputs = self._outputs(at, self.inputs.flatten(1))
+        return torch.stack([self.loss(outputs, self.targets).mean(), self._accuracy(outputs, self.targets)])
+
+    def _outputs(self, at: Float[Tensor, " d"], inputs: Float[Tensor, "n p"]) -> Float[Tensor, "n c"]:
+        weight, *bias = unflatten(at, self.model).values()
+        outputs = linalg.thin_product(weight, inputs).mT
+        return outputs.add_(bias[0]) if bias else outputs
+
+
+def is_thin(model: nn.Module) -> bool:
+    """Whether the model is one linear layer of few outputs on all inputs, such as our softmax regression."""
+    match [*model.children()] if type(model) is nn.Sequential else []:
+        case [nn.Flatten(start_dim=1, end_dim=-1), nn.Linear(out_features=outputs) as linear]:
+            return outputs <= _FEW_OUTPUTS and all(each.requires_grad for each in linear.parameters())
+    return False
 
 
 class Stack:
