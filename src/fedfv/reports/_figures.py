@@ -1,7 +1,8 @@
 """Figures. The only module that plots."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +11,16 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedfv.data import Federation
+from fedfv.experiments import StudyRow
 from fedfv.reports._comparison import cells_of, values_of
 from fedfv.reports._results import PartResults
 from fedfv.reports._summary import Row, label
 
 # Okabe and Ito's colours, which people who see fewer colours can tell apart; after them they begin again, lighter.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+
+
+_LINES, _MARKERS = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 3))), "osD^vP"
 
 
 def class_counts(federation: Federation) -> Int[Tensor, "N classes"]:
@@ -78,22 +83,19 @@ def plot_curves(all_results: Sequence[PartResults]) -> Figure:
 
     Lines are means over seeds, bands their standard deviation.
     """
-    figure = Figure(figsize=(9, 3.2 * len(all_results)), dpi=150, layout="constrained")
+    figure = Figure(figsize=(10, 3.4 * len(all_results)), dpi=150, layout="constrained")
     panels = figure.subplots(len(all_results), 2, squeeze=False)
     for line, results in zip(panels, all_results, strict=True):
-        for axes, column, title in zip(
-            line, ("average", "std"), ("mean over clients", "std over clients"), strict=True
-        ):
-            rows = [row for row in results.part.rows if row.name in results.right]
-            for row, colour in zip(rows, itertools.cycle(_COLOURS), strict=False):
+        for axes, column, title in zip(line, ("average", "std"), ("mean", "standard deviation"), strict=True):
+            for row, colour, style, _ in _styles(results):
                 values = values_of(results, row.name, column)
                 mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
-                seeds = len(results.seeds[row.name])
-                name = f"{row.label}, {seeds} seed{'s' if seeds > 1 else ''}"
-                axes.plot(results.rounds, mean, color=colour, linewidth=1.2, label=name)
-                axes.fill_between(results.rounds, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
-            axes.set(title=f"{results.part.dataset}: {title}", xlabel="updates", ylabel="test accuracy in per cent")
+                name = _with_seeds(results, row)
+                axes.plot(results.rounds, mean, color=colour, linestyle=style, linewidth=1.2, label=name)
+                axes.fill_between(results.rounds, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+            axes.set(title=f"{title} over clients", xlabel="updates")
             axes.spines[["top", "right"]].set_visible(False)
+        line[0].set_ylabel(f"{results.part.dataset.partition(' (')[0]}\ntest accuracy in per cent")
         line[1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
     return figure
 
@@ -103,20 +105,38 @@ def plot_tradeoff(all_results: Sequence[PartResults]) -> Figure:
 
     Right and low is better. The paper's own points are hollow, joined to ours.
     """
-    figure = Figure(figsize=(6.4, 4.2 * len(all_results)), dpi=150, layout="constrained")
+    figure = Figure(figsize=(7.5, 4.2 * len(all_results)), dpi=150, layout="constrained")
     panels = figure.subplots(len(all_results), squeeze=False)[:, 0]
     for axes, results in zip(panels, all_results, strict=True):
         cells = cells_of(results)
-        rows = [row for row in results.part.rows if row.name in cells]
-        families = list(dict.fromkeys(row.algorithm for row in rows))
-        for row in rows:
-            colour = _COLOURS[families.index(row.algorithm) % len(_COLOURS)]
+        for row, colour, _, marker in _styles(results):
             mean, std = cells[row.name]["average"], cells[row.name]["std"]
-            axes.errorbar(mean.mean, std.mean, std.seed_std, mean.seed_std, "o", color=colour, elinewidth=0.8, ms=4)
-            axes.annotate(row.label, (mean.mean, std.mean), (4, 3), textcoords="offset points", fontsize=6)
             if mean.paper and std.paper:
                 axes.plot(*zip((mean.mean, std.mean), (mean.paper[0], std.paper[0]), strict=True), color=colour, lw=0.8)
-                axes.plot(mean.paper[0], std.paper[0], "o", mfc="none", mec=colour, ms=6)
-        axes.set(title=results.part.dataset, xlabel="mean test accuracy in per cent", ylabel="std over clients")
+                axes.plot(mean.paper[0], std.paper[0], marker, mfc="none", mec=colour, ms=8)
+            name = _with_seeds(results, row)
+            axes.errorbar(
+                mean.mean, std.mean, std.seed_std, mean.seed_std, marker, color=colour, elinewidth=0.6, ms=4, label=name
+            )
+        axes.set(title=results.part.dataset, xlabel="mean over clients of test accuracy in per cent")
+        axes.set_ylabel("standard deviation over clients")
         axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
     return figure
+
+
+def _styles(results: PartResults) -> Iterator[tuple[StudyRow, str, Any, str]]:
+    """Each row with a colour, which its rule shares, and a line style and marker, which it does not."""
+    rules: dict[str, list[str]] = {}
+    for row in results.part.rows:
+        if row.name in results.right:
+            members = rules.setdefault(row.algorithm, [])
+            members.append(row.name)
+            place = len(members) - 1
+            colour = _COLOURS[(len(rules) - 1) % len(_COLOURS)]
+            yield row, colour, _LINES[place % len(_LINES)], _MARKERS[place % len(_MARKERS)]
+
+
+def _with_seeds(results: PartResults, row: StudyRow) -> str:
+    seeds = len(results.seeds[row.name])
+    return f"{row.label}, {seeds} seed{'s' if seeds > 1 else ''}"
