@@ -1,0 +1,107 @@
+"""Many runs side by side: the same as one after the other, whatever happens in between."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from fedfv.experiments import ConfigError, Experiment, ManyProgress, RunDirectory, run, run_many
+from tests.experiments.helpers import small, tables, write_data
+
+
+def experiments(folder: Path) -> dict[Path, Experiment]:
+    data = write_data(folder / "data.npz")
+    return {folder / "many" / f"seed-{seed}": small(data, seed=seed) for seed in range(3)}
+
+
+def test_runs_side_by_side_are_those_one_after_the_other(tmp_path: Path) -> None:
+    wanted = experiments(tmp_path)
+    seen: list[ManyProgress] = []
+    run_many(wanted, jobs=2, watch=seen.append)
+    assert seen[0] == ManyProgress(finished=0, runs=3, rounds_done=0, rounds=36)
+    assert seen[-1] == ManyProgress(finished=3, runs=3, rounds_done=36, rounds=36)
+    for path, experiment in wanted.items():
+        alone = run(experiment, tmp_path / "alone" / path.name)
+        assert RunDirectory(path).records() == alone.records()
+
+
+def test_what_is_finished_is_left_alone(tmp_path: Path) -> None:
+    wanted = experiments(tmp_path)
+    run_many(wanted, jobs=1)
+    written = {path: (path / "records.jsonl").stat().st_mtime_ns for path in wanted}
+    begin = time.monotonic()
+    run_many(wanted)
+    assert time.monotonic() - begin < 1  # no process was started
+    assert written == {path: (path / "records.jsonl").stat().st_mtime_ns for path in wanted}
+
+
+def test_a_directory_of_another_experiment_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    wanted = experiments(tmp_path)
+    last = list(wanted)[-1]
+    RunDirectory.create(last, small(tmp_path / "data.npz", seed=7))
+    with pytest.raises(ConfigError, match="seed-2 holds another experiment"):
+        run_many(wanted)
+    assert not any((path / "records.jsonl").exists() for path in wanted)
+
+
+def test_what_is_wrong_with_the_data_is_said_once(tmp_path: Path) -> None:
+    wanted = experiments(tmp_path)
+    (tmp_path / "data.npz").write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match=r"data\.npz"):
+        run_many(wanted, jobs=2)
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """The command `fedfv sweep` in the middle of two long runs."""
+    data = write_data(tmp_path / "data.npz")
+    grid = {"seed": [0, 1], "aggregator": [{"name": "fedfv", "tau": 2}]}
+    (tmp_path / "long.toml").write_text(tomli_w.dumps({**tables(data, rounds=100_000), "grid": grid}))
+    command = [sys.executable, "-m", "fedfv", "sweep", "long.toml", "--jobs", "2", "--out", "out"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while len(records := list(tmp_path.glob("out/runs/*/*/records.jsonl"))) < 2 or not all(
+        record.read_bytes().count(b"\n") > 20 for record in records
+    ):
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    yield process
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # whatever a failed test has left running
+    process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_of_the_command_saves_all_runs(
+    sweep: "subprocess.Popen[str]", tmp_path: Path, number: signal.Signals
+) -> None:
+    sweep.send_signal(number)
+    _, said = sweep.communicate(timeout=30)
+    assert sweep.returncode == 1
+    assert "Interrupted and saved" in said
+    assert "Traceback" not in said
+    for path in tmp_path.glob("out/runs/*/*"):
+        tensors = RunDirectory(path).load()
+        assert tensors is not None
+        assert int(tensors["round"]) > 0  # a checkpoint of this moment: the next by the clock is seconds away
+        assert RunDirectory(path).rounds_done() == int(tensors["round"])
+
+
+def test_a_process_that_was_killed_is_named_and_nothing_is_lost(
+    sweep: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    children = Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children").read_text().split()
+    victims = [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(victims[-1], signal.SIGKILL)
+    _, said = sweep.communicate(timeout=30)
+    assert sweep.returncode == 1
+    assert "was killed; the same command goes on from there" in said
+    assert all(RunDirectory(path).rounds_done() > 0 for path in tmp_path.glob("out/runs/*/*"))
