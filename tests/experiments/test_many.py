@@ -95,9 +95,7 @@ def test_an_interrupt_of_the_command_saves_all_runs(
         assert RunDirectory(path).rounds_done() == int(tensors["round"])
 
 
-def test_a_process_that_was_killed_is_named_and_nothing_is_lost(
-    sweep: "subprocess.Popen[str]", tmp_path: Path
-) -> None:
+def test_a_process_that_was_killed_is_named_and_nothing_is_lost(sweep: "subprocess.Popen[str]", tmp_path: Path) -> None:
     children = Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children").read_text().split()
     victims = [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(victims[-1], signal.SIGKILL)
