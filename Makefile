@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test lint unit slow bench reproduce clean
+.PHONY: test lint unit slow bench reproduce docs clean
 
 test: lint unit
 
@@ -28,12 +28,13 @@ bench: .venv/.ready
 	$(BIN)/python benchmarks/aggregation.py
 	$(BIN)/python benchmarks/simulation.py
 
-# The two sides of the paper's claim on the data that come with the package; its tables are not here yet.
+# Table 3 of the paper, every cell beside the printed one, with the data that come with the package.
 reproduce: .venv/.ready
-	for seed in 0 1 2; do \
-	  for name in fashion-average fashion-fair; do $(BIN)/fedfv run $$name --seed $$seed || exit 1; done; \
-	done
-	$(BIN)/fedfv report runs/fashion-average-seed* runs/fashion-fair-seed*
+	$(BIN)/fedfv reproduce table3
+
+# docs/reproduction.md and its figures, from results/.
+docs: .venv/.ready
+	$(BIN)/python scripts/fill_reproduction.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

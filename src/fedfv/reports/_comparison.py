@@ -134,11 +134,15 @@ def _table(results: PartResults) -> list[str]:
         if row.paper:
             printed = [(cell, *cell.paper) for cell in own if cell.paper]
             told.append(("paper", [f"{mean:.2f} ± {spread:.2f}" for _, mean, spread in printed]))
-            told.append(("difference", [f"{cell.mean - mean:+.2f} {cell.verdict}" for cell, mean, _ in printed]))
+            told.append(("difference", [_difference(cell, mean) for cell, mean, _ in printed]))
         for i, (what, texts) in enumerate(told):
             head = f"{row.label} | {len(results.seeds[row.name])}" if i == 0 else " | "
             lines.append(f"| {head} | {what} | {' | '.join(texts)} |")
     return lines
+
+
+def _difference(cell: Cell, printed: float) -> str:
+    return "exact" if cell.verdict == "exact" else f"{cell.mean - printed:+.2f} {cell.verdict}"
 
 
 def _said(claim: Claim, results: PartResults) -> str:

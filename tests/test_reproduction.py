@@ -1,0 +1,36 @@
+"""The page about the reproduction says what the files in results/ say."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from fedfv.experiments import PAPER, paper_study
+from fedfv.reports import as_json, load_results
+from fedfv.reports._comparison import cells_of
+
+ROOT = Path(__file__).parents[1]
+RECORDED = [name for name in PAPER if (ROOT / "results" / f"{name}.npz").is_file()]
+
+
+def test_the_page_is_what_the_results_make_of_it() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "fill_reproduction.py"))
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    assert script["filled"](page) == page
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_tables_on_record_are_those_of_the_records(name: str) -> None:
+    study = paper_study(name)
+    table = json.loads((ROOT / "results" / f"{name}.json").read_text())
+    assert table[name] == as_json(study, load_results(ROOT / "results" / f"{name}.npz", study))
+    assert all(environment["commit"] for environment in table["made_with"])
+    assert "short_of" not in table
+
+
+def test_table_3_on_record_equals_the_printed_one_in_every_cell() -> None:
+    study = paper_study("table3")
+    (results,) = load_results(ROOT / "results" / "table3.npz", study)
+    verdicts = [cell.verdict for row in cells_of(results).values() for cell in row.values()]
+    assert verdicts == ["exact"] * 65
