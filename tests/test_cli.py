@@ -157,3 +157,63 @@ def test_a_partition_can_be_shown_saved_drawn_and_used_again(
     assert main(["run", "small.toml", "--out", "first"]) == 0
     assert main(["run", "small.toml", "--out", "second", *again]) == 0
     assert Path("first/records.jsonl").read_bytes() == Path("second/records.jsonl").read_bytes()
+
+
+def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["reproduce", "table3", "--rounds", "2", "--seeds", "0,12", "--rows", "fedavg,fedfv-0.*", "--jobs", "2"]
+    assert main(command) == 0
+    captured = capsys.readouterr()
+    assert "6 of 6 runs, 12 of 12 rounds" in captured.err
+    assert "A short version of Table 3: 3 of 13 rows; seeds 0, 12 instead of" in captured.out
+    assert "2 updates instead of 201" in Path("reproduction/table3-short.md").read_text()
+    assert json.loads(Path("reproduction/table3-short.json").read_text())["short_of"]
+    assert not Path("reproduction/table3.json").exists()
+    runs = {path: path.stat().st_mtime_ns for path in Path("reproduction/runs").rglob("records.jsonl")}
+    assert len(runs) == 6
+    assert main(command) == 0
+    assert runs == {path: path.stat().st_mtime_ns for path in runs}
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["reproduce", "table9"], "unknown table or figure 'table9'; did you mean 'table4'?"),
+        (["reproduce", "table3", "--rows", "fedsomething"], "unknown row 'fedsomething'"),
+        (["reproduce", "table3", "--seeds", "one"], "--seeds must be whole numbers with commas between, got 'one'."),
+        (["sweep", "small.toml"], "a sweep needs a table [grid]"),
+        (["sweep", "no.toml"], "there is no file no.toml"),
+        (["sweep", "small.toml", "--rank-by", "wurst"], "unknown metric 'wurst'; did you mean 'worst'?"),
+        (["run", "small.toml", "--set", "training.lrr=1"], "unknown key in [training] 'lrr'; did you mean 'lr'?"),
+    ],
+)
+def test_studies_and_sweeps_asked_for_wrongly(
+    experiment: Path, command: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
+    assert not Path("reproduction").exists()
+
+
+def test_sweep_ranks_settings_by_a_metric(experiment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = """
+    [grid]
+    seed = [0, 1]
+    "training.lr" = [1e-9, 0.2]
+    aggregator = [{ name = "fedavg" }, { name = "fedfv", alpha = 0.1 }]
+    """
+    text = re.sub(r"\[aggregator\].*?(?=\[|$)", "", experiment.read_text(), flags=re.DOTALL)
+    Path("swept.toml").write_text(text + grid)
+    assert main(["sweep", "swept.toml", "--jobs", "2", "--rank-by", "mean"]) == 0
+    assert "8 of 8 runs" in capsys.readouterr().err
+    ranking = json.loads(Path("sweeps/swept/ranking.json").read_text())
+    means = [setting["metrics"]["mean"]["mean"] for setting in ranking["settings"]]
+    assert means == sorted(means, reverse=True)
+    assert all("training.lr=0.2" in setting["setting"] for setting in ranking["settings"][:2])
+    assert main(["sweep", "swept.toml", "--rank-by", "std"]) == 0
+    ranking = json.loads(Path("sweeps/swept/ranking.json").read_text())
+    spreads = [setting["metrics"]["std"]["mean"] for setting in ranking["settings"]]
+    assert spreads == sorted(spreads)
+    assert "fedfv alpha=0.1" in Path("sweeps/swept/ranking.md").read_text()

@@ -1,11 +1,12 @@
 """The examples of the README run, and print what it says they print."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from fedfv.experiments import Experiment
+from fedfv.experiments import Experiment, settings_of
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
@@ -22,6 +23,7 @@ def test_an_example_prints_what_it_says(
     assert capsys.readouterr().out.splitlines() == expected
 
 
-def test_the_experiment_in_toml_is_one() -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", README, flags=re.DOTALL)
-    Experiment.from_toml(text)
+def test_the_experiment_and_the_sweep_in_toml_are_such() -> None:
+    experiment, grid = map(tomllib.loads, re.findall(r"```toml\n(.*?)```", README, flags=re.DOTALL))
+    Experiment.from_dict(experiment)
+    assert len(settings_of({**experiment, **grid})) == 4

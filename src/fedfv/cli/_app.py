@@ -7,6 +7,7 @@ from typing import Annotated
 import click
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 import fedfv
 from fedfv.experiments import RunError
@@ -35,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, RunError) as error:  # one sentence; --debug shows where from
         if "--debug" in arguments:
             raise
-        err.print(f"[red]fedfv:[/red] {error}", highlight=False, soft_wrap=True)
+        err.print(f"[red]fedfv:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
         return 1 if isinstance(error, RunError) else 2
     return code if isinstance(code, int) else 0
 

@@ -12,7 +12,7 @@ from fedfv.cli._app import Folder, app, err, out
 from fedfv.cli._read import read_tables
 from fedfv.cli._show import ranking_table, watching_many
 from fedfv.experiments import ConfigError, Experiment, paper_study, run_many, settings_of
-from fedfv.reports import as_markdown, collect, environments_of, rank, write_ranking, write_study
+from fedfv.reports import as_markdown, check_metric, collect, environments_of, rank, write_ranking, write_study
 
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at a time, each in a process of its own; default one for each core.")
@@ -55,6 +55,7 @@ def sweep(
     folder: Folder = None,
 ) -> None:
     """Run every combination of the values in a table `grid`, and rank them; what is already there is not run again."""
+    check_metric(by)
     name, tables = read_tables(file)
     settings = settings_of(tables)
     directory = Path("sweeps") / name if directory is None else directory

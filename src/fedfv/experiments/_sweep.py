@@ -27,8 +27,9 @@ class Setting:
 def settings_of(tables: dict[str, Any]) -> list[Setting]:
     """Every combination of the lists in the table `grid`, which may hold the keys of an experiment, also with dots.
 
-    A table in such a list is merged into the one that is there, so that values which belong together can go together.
-    The list of `seed` makes no settings: each setting is run with all seeds.
+    A table in such a list is merged into the one that is there, so that values which belong together can go together;
+    one with a `name` or `kind` of its own takes its place. The list of `seed` makes no settings: each
+    setting is run with all seeds.
 
     >>> settings = settings_of({
     ...     "rounds": 5,
@@ -71,7 +72,7 @@ def _merge(tables: dict[str, Any], key: str, value: Any) -> None:
         tables = tables.setdefault(parent, {})
         if not isinstance(tables, dict):
             raise ConfigError(f"`grid.{key}`: `{parent}` is not a table.")
-    if isinstance(value, dict) and isinstance(tables.get(last), dict):
+    if isinstance(value, dict) and isinstance(tables.get(last), dict) and value.keys().isdisjoint(("name", "kind")):
         tables[last] = {**tables[last], **value}
     else:
         tables[last] = value

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfv.experiments import ConfigError, Setting
+from fedfv.metrics import METRICS
 from fedfv.reports._summary import Row, summarise
 
-_LESS_IS_BETTER = {
-    *("std", "variance", "noise_corrected_std", "cv", "angle", "gini", "kl_to_uniform", "atkinson"),
-}
+_LESS_IS_BETTER = {"std", "variance", "noise_corrected_std", "cv", "angle", "gini", "kl_to_uniform", "atkinson"}
 _SHOWN = ("mean", "std", "worst", "best")
 
 
@@ -22,6 +21,13 @@ class Ranked(NamedTuple):
     row: Row
 
 
+def check_metric(name: str) -> None:
+    """Refuses what settings cannot be ranked by."""
+    known = [*METRICS, "noise_corrected_std"]
+    if name not in known:
+        raise ConfigError.unknown("metric", name, known)
+
+
 def rank(settings: Sequence[Setting], folder: Path, by: str) -> list[Ranked]:
     """The settings of a sweep that have been run, the best first."""
     ranked = [
@@ -29,8 +35,6 @@ def rank(settings: Sequence[Setting], folder: Path, by: str) -> list[Ranked]:
         for setting in settings
         for row in summarise(path for path in setting.runs(folder) if path.is_dir())
     ]
-    if ranked and by not in ranked[0].row.metrics:
-        raise ConfigError.unknown("metric", by, ranked[0].row.metrics)
     sign = 1 if by in _LESS_IS_BETTER else -1
     return sorted(ranked, key=lambda each: sign * each.row.metrics[by][0])
 
