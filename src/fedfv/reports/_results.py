@@ -1,7 +1,8 @@
 """What the runs of a study gave, in one small file: how many test examples each client's model got right, and when."""
 
+import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,29 +37,36 @@ def environments_of(directories: Iterable[Path]) -> list[dict[str, Any]]:
 
 def collect(study: Study, folder: Path) -> list[PartResults]:
     """The results of all finished runs of a study."""
-    results = []
-    for part in study.parts:
-        seeds: dict[str, list[int]] = {}
-        right: dict[str, list[Tensor]] = {}
-        opening: dict[str, Any] = {}
-        rounds: list[int] = []
-        for row in part.rows:
-            for seed in study.seeds:
-                directory = RunDirectory(run_path(folder, part, row, seed))
-                records = [record for record in directory.records() if "accuracies" in record]
-                if not records or records[-1]["round"] < part.experiment["rounds"]:
-                    continue
-                opening, rounds = records[0], [record["round"] for record in records]
-                accuracies = torch.tensor([record["accuracies"] for record in records], dtype=torch.double)
-                seeds.setdefault(row.name, []).append(seed)
-                right.setdefault(row.name, []).append((accuracies * torch.tensor(opening["sizes"]["test"])).round())
-        if right:
-            stacked = {row: torch.stack(each).to(torch.int32) for row, each in right.items()}
-            sizes = torch.tensor(opening["sizes"]["test"])
-            results.append(PartResults(part, seeds, rounds, stacked, sizes, opening["names"]))
+    found = [_collect_part(part, study.seeds, folder) for part in study.parts]
+    results = [part for part in found if part is not None]
     if not results:
         raise RunError(f"no run of {study.title} in {folder} is finished.")
     return results
+
+
+def _collect_part(part: Part, seeds: Sequence[int], folder: Path) -> PartResults | None:
+    evaluations: dict[str, dict[int, list[dict[str, Any]]]] = {}  # by row and seed
+    for row, seed in itertools.product(part.rows, seeds):
+        directory = RunDirectory(run_path(folder, part, row, seed))
+        if directory.rounds_done() == part.experiment["rounds"]:
+            evaluated = [record for record in directory.records() if "accuracies" in record]
+            evaluations.setdefault(row.name, {})[seed] = evaluated
+    if not evaluations:
+        return None
+    first = next(iter(next(iter(evaluations.values())).values()))
+    sizes = torch.tensor(first[0]["sizes"]["test"])
+    accuracies = {
+        row: torch.tensor([[each["accuracies"] for each in records] for records in found.values()], dtype=torch.double)
+        for row, found in evaluations.items()
+    }
+    return PartResults(
+        part,
+        {row: list(found) for row, found in evaluations.items()},
+        [record["round"] for record in first],
+        {row: (values * sizes).round().to(torch.int32) for row, values in accuracies.items()},
+        sizes,
+        first[0]["names"],
+    )
 
 
 def save_results(path: Path, results: Iterable[PartResults]) -> None:
