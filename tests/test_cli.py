@@ -185,6 +185,8 @@ def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
         (["reproduce", "table3", "--seeds", "one"], "--seeds must be whole numbers with commas between, got 'one'."),
         (["sweep", "small.toml"], "a sweep needs a table [grid]"),
         (["sweep", "no.toml"], "there is no file no.toml"),
+        (["sweep", "grid-cifar"], "unknown sweep 'grid-cifar'; did you mean 'grid-cifar10'?"),
+        (["run", "swept.toml"], "a table `grid` makes a sweep of an experiment, and `fedfv sweep` runs it."),
         (["sweep", "small.toml", "--rank-by", "wurst"], "unknown metric 'wurst'; did you mean 'worst'?"),
         (["run", "small.toml", "--set", "training.lrr=1"], "unknown key in [training] 'lrr'; did you mean 'lr'?"),
     ],
@@ -192,6 +194,7 @@ def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
 def test_studies_and_sweeps_asked_for_wrongly(
     experiment: Path, command: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Path("swept.toml").write_text(experiment.read_text() + "[grid]\nseed = [1, 2]\n")
     assert main(command) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
     assert not Path("reproduction").exists()

@@ -31,7 +31,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"rounds": "5"}, "`rounds` must be a valid integer, got '5'."),
     ({"rounds": None}, "`rounds` is missing."),
     ({"seed": -1}, "`seed` must be greater than or equal to 0, got -1."),
-    ({"output": "best"}, "`output` must be 'last' or 'mean', got 'best'."),
+    ({"output": "best"}, "`output` must be 'auto', 'last' or 'mean', got 'best'."),
     ({"data": 3}, "`data` must be a table, got 3."),
     ({"data.name": 3}, "`data.name` must be a valid string, got 3."),
     (

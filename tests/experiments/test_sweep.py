@@ -55,6 +55,6 @@ def test_what_is_wrong_with_a_grid_is_said_in_a_sentence(tmp_path: Path, lists: 
 
 def test_the_papers_grids_are_all_that_its_table_1_lists() -> None:
     for name, count in (("grid-fashion-mnist", 22), ("grid-cifar10", 37), ("grid-mnist", 37)):
-        settings = settings_of(tomllib.loads(bundled()[name]))
+        settings = settings_of(tomllib.loads(bundled("sweeps")[name]))
         assert len(settings) == 4 * count
         assert all(len(setting.experiments) == 5 for setting in settings)

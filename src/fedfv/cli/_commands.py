@@ -59,7 +59,7 @@ def run_command(
 
 @app.command(name="list")
 def list_command(
-    what: Annotated[Literal["aggregators", "datasets", "models", "experiments"], typer.Argument()],
+    what: Annotated[Literal["aggregators", "datasets", "models", "experiments", "sweeps"], typer.Argument()],
 ) -> None:
     """List what there is to choose from."""
     known: dict[str, str] = {
@@ -67,6 +67,7 @@ def list_command(
         "datasets": {name: _first_line(loader) for name, loader in data.DATASETS.items()},
         "models": {name: _first_line(make) for name, make in MODELS.items()},
         "experiments": {name: text.partition("\n")[0].lstrip("# ") for name, text in bundled().items()},
+        "sweeps": {name: text.partition("\n")[0].lstrip("# ") for name, text in bundled("sweeps").items()},
     }[what]
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, line in known.items():

@@ -2,24 +2,24 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedfv.experiments import ConfigError, bundled
 
 
-def read_tables(experiment: str) -> tuple[str, dict[str, Any]]:
+def read_tables(experiment: str, kind: Literal["experiments", "sweeps"] = "experiments") -> tuple[str, dict[str, Any]]:
     """The name and the tables of an experiment: from a file, a run directory, or one that comes with the package."""
     path = Path(experiment)
     if path.is_dir():
         path /= "experiment.toml"
     if path.is_file():
         name, text = path.stem, path.read_text()
-    elif experiment in bundled():
-        name, text = experiment, bundled()[experiment]
+    elif experiment in bundled(kind):
+        name, text = experiment, bundled(kind)[experiment]
     elif experiment.endswith(".toml"):
         raise ConfigError(f"there is no file {experiment}.")
     else:
-        raise ConfigError.unknown("experiment", experiment, bundled())
+        raise ConfigError.unknown(kind.removesuffix("s"), experiment, bundled(kind))
     try:
         return name, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

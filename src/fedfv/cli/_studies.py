@@ -44,7 +44,9 @@ def reproduce(
 
 @app.command(epilog="Example:  fedfv sweep mine.toml --rank-by worst")
 def sweep(
-    file: Annotated[str, typer.Argument(help="A TOML file of an experiment with a table `grid`, or a name.")],
+    file: Annotated[
+        str, typer.Argument(help="A TOML file of an experiment with a table `grid`, or a name of `fedfv list sweeps`.")
+    ],
     by: Annotated[
         str, typer.Option("--rank-by", help="mean, std, worst, best, gini ...: which metric decides.")
     ] = "mean",
@@ -56,7 +58,7 @@ def sweep(
 ) -> None:
     """Run every combination of the values in a table `grid`, and rank them; what is already there is not run again."""
     check_metric(by)
-    name, tables = read_tables(file)
+    name, tables = read_tables(file, "sweeps")
     settings = settings_of(tables)
     directory = Path("sweeps") / name if directory is None else directory
     runs = {path: experiment for setting in settings for path, experiment in setting.runs(directory).items()}

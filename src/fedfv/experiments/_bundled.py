@@ -1,17 +1,22 @@
-"""Experiments that come with the package."""
+"""Experiments and sweeps that come with the package."""
 
 from importlib.resources import files
+from typing import Literal
 
-_FOLDER = files("fedfv.experiments") / "bundled"
+_FOLDERS = {"experiments": files("fedfv.experiments") / "bundled", "sweeps": files("fedfv.experiments") / "sweeps"}
 
 
-def bundled() -> dict[str, str]:
+def bundled(kind: Literal["experiments", "sweeps"] = "experiments") -> dict[str, str]:
     """The text of each, by name; its first line says what it shows.
 
     >>> sorted(bundled())
-    ['fashion-average', 'fashion-fair', 'grid-cifar10', 'grid-fashion-mnist', 'grid-mnist']
+    ['fashion-average', 'fashion-fair']
+    >>> sorted(bundled("sweeps"))
+    ['grid-cifar10', 'grid-fashion-mnist', 'grid-mnist']
     """
     found = {
-        file.name.removesuffix(".toml"): file.read_text() for file in _FOLDER.iterdir() if file.name.endswith(".toml")
+        file.name.removesuffix(".toml"): file.read_text()
+        for file in _FOLDERS[kind].iterdir()
+        if file.name.endswith(".toml")
     }
     return dict(sorted(found.items()))

@@ -154,6 +154,8 @@ class Availability:
 
 _LEARNING_RATES = {"qfedavg": "lr", "fedfa": "eta", "fedmgda": "eta"}  # what each rule calls that of the clients
 
+SIMULATED = ("auto", "loop", "batched", None)  # the engines of an experiment, and none if it does not say
+
 SAMPLINGS: dict[str, Any] = {"uniform": Uniform, "by-size": BySize, "everyone": Everyone, "availability": Availability}
 
 
@@ -205,6 +207,8 @@ class Experiment:
         """
         known = [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for key in table:
+            if key == "grid":
+                raise ConfigError("a table `grid` makes a sweep of an experiment, and `fedfv sweep` runs it.")
             if key not in known:
                 raise ConfigError.unknown("key", key, known)
         parts: dict[str, Callable[[Any], Any]] = {

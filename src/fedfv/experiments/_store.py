@@ -6,18 +6,20 @@ import os
 import platform
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedfv.experiments._errors import ConfigError
-from fedfv.experiments._spec import Experiment
+from fedfv.experiments._spec import SIMULATED, Experiment
 
 EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT = (
     "experiment.toml",
@@ -47,13 +49,15 @@ class RunDirectory:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], experiment: Experiment) -> "RunDirectory":
-        """For this experiment: a new one, or the one that is there if it is of the same."""
+    def create(cls, path: str | os.PathLike[str], experiment: Experiment | dict[str, Any]) -> "RunDirectory":
+        """For this experiment, or for tables that say what is run on another engine.
+
+        A new one, or the one that is there if it is of the same.
+        """
         directory = cls(path)
-        text = experiment.to_toml()
+        wanted = experiment.to_dict() if isinstance(experiment, Experiment) else experiment
         if directory.has(EXPERIMENT):
-            if (found := directory.experiment()) != experiment:
-                differing = _differences(found.to_dict(), experiment.to_dict())
+            if differing := _differences(directory.settings(), wanted):
                 raise ConfigError(
                     f"{directory.path} holds another experiment (it differs in {', '.join(differing)}); "
                     f"choose another directory, or delete that one."
@@ -64,7 +68,7 @@ class RunDirectory:
                 raise ConfigError(f"{directory.path} is not empty and holds no run; choose another directory.")
             directory.path.mkdir(parents=True, exist_ok=True)
             directory._replace(ENVIRONMENT, json.dumps(_environment(), indent=1).encode())
-            directory._replace(EXPERIMENT, text.encode())
+            directory._replace(EXPERIMENT, tomli_w.dumps(wanted).encode())
         return directory
 
     def has(self, name: str) -> bool:
@@ -72,10 +76,18 @@ class RunDirectory:
         return (self.path / name).is_file()
 
     def experiment(self) -> Experiment:
-        """What was asked for."""
+        """What was asked for, if it is simulated."""
         if not self.has(EXPERIMENT):
             raise ConfigError(f"{self.path} holds no run: there is no {EXPERIMENT} in it.")
         return Experiment.from_toml((self.path / EXPERIMENT).read_text())
+
+    def settings(self) -> dict[str, Any]:
+        """What was asked for, as tables; of a run that is simulated, with every default spelled out."""
+        if self.has(EXPERIMENT):
+            tables = tomllib.loads((self.path / EXPERIMENT).read_text())
+            if tables.get("engine") not in SIMULATED:
+                return tables
+        return self.experiment().to_dict()
 
     def environment(self) -> dict[str, Any]:
         """With what it was made."""

@@ -1,0 +1,101 @@
+"""A Flower client that trains as the simulated ones do."""
+
+from collections.abc import Callable
+
+import torch
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from torch import Tensor, nn
+
+from fedfv.core import Buffers, Replies
+from fedfv.data import Federation, Index
+from fedfv.flower._contract import ACCURACY, ARRAYS, CONFIG, LOSS, METRICS, ROUND, SIZE, TRAINED_LOSS, identify
+from fedfv.models import flatten, flatten_buffers, load_buffers, unflatten
+from fedfv.training import BatchedClients, LocalSGD, LoopClients, can_be_batched, evaluate
+
+Examples = tuple[Tensor, Tensor]  # inputs and targets
+
+
+def fair_client(
+    model: Callable[[], nn.Module],
+    data: Callable[[Context], tuple[Examples, Examples]],
+    local: LocalSGD,
+    *,
+    loss: str = "cross-entropy",
+    seed: int = 0,
+    key: str = "partition-id",
+) -> ClientApp:
+    """An app whose clients do what the contract asks for: look at the received model first, then train, then reply.
+
+    Args:
+        model: makes the network; its parameters are replaced by those received.
+        data: a client's own examples for training and for test, from its node's configuration.
+        local: how it trains.
+        loss: the name of a loss in `fedfv.models.LOSSES`.
+        seed: of the order of the examples; the same as a simulated client's with this seed.
+        key: of the node's configuration, under which its id stands.
+    """
+    app = identify(ClientApp(), key)
+
+    def received(message: Message, context: Context) -> tuple[int, nn.Module, Federation]:
+        module = model()
+        module.load_state_dict(message.content.array_records[ARRAYS].to_torch_state_dict())
+        client = int(context.node_config[key])
+        return client, module, _alone(client, *data(context))
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        client, module, federation = received(message, context)
+        clients = BatchedClients if can_be_batched(module) else LoopClients
+        round = int(message.content.config_records[CONFIG][ROUND])  # type: ignore[arg-type]
+        train_all = clients(federation, module, local, loss, seed, trained_losses=True)
+        replies = train_all(round, torch.tensor([client]), flatten(module), flatten_buffers(module))
+        _load(module, replies)
+        metrics = MetricRecord(
+            {
+                LOSS: float(replies.losses[0]),
+                ACCURACY: float(replies.accuracies[0]),
+                SIZE: int(replies.sizes[0]),
+                TRAINED_LOSS: float(replies.trained_losses[0]),  # type: ignore[index]
+            }
+        )
+        return Message(RecordDict({ARRAYS: ArrayRecord(module.state_dict()), METRICS: metrics}), reply_to=message)
+
+    @app.evaluate()
+    def test(message: Message, context: Context) -> Message:
+        client, module, federation = received(message, context)
+        seen = evaluate(federation, module, flatten(module), flatten_buffers(module), loss)
+        metrics = MetricRecord(
+            {
+                LOSS: float(seen.losses[client]),
+                ACCURACY: float(seen.accuracies[client]),
+                SIZE: int(seen.sizes[client]),
+            }
+        )
+        return Message(RecordDict({METRICS: metrics}), reply_to=message)
+
+    return app
+
+
+def _alone(client: int, train: Examples, test: Examples) -> Federation:
+    """A federation of which only this client is here, with the number that it has among all."""
+
+    def index(first: int, count: int) -> Index:
+        offsets = torch.zeros(client + 2, dtype=torch.long)
+        offsets[-1] = count
+        return Index(torch.arange(first, first + count), offsets)
+
+    inputs, targets = torch.cat([train[0], test[0]]), torch.cat([train[1], test[1]])
+    here, there = index(0, len(train[1])), index(len(train[1]), len(test[1]))
+    return Federation(inputs, targets, here, index(0, 0), there, int(targets.max()) + 1)
+
+
+def _load(module: nn.Module, replies: Replies) -> None:
+    """The model as the client's training left it."""
+    with torch.no_grad():
+        parameters = dict(module.named_parameters())
+        (update,) = torch.as_tensor(replies.updates)
+        for name, view in unflatten(flatten(module) - update, module).items():
+            parameters[name].copy_(view)
+        if replies.buffers is not None:
+            load_buffers(Buffers(*(part[0] for part in replies.buffers)), module)

@@ -1,0 +1,166 @@
+"""What came back: a reply that is wrong costs its client the round, never the run."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from flwr.app import Message, MetricRecord
+
+from fedfv.core import Buffers, Replies, ServerState
+from fedfv.flower._contract import ACCURACY, ARRAYS, LOSS, SIZE, TRAINED_LOSS
+from fedfv.flower._layout import Layout, WrongArraysError
+
+KINDS = ("error", "silent", "arrays", "not-finite", "metrics", "duplicate")
+
+
+class Rejected(NamedTuple):
+    """A client that lost its round, and why."""
+
+    client: int
+    kind: str  # one of KINDS
+    reason: str
+
+
+class Evaluated(NamedTuple):
+    """How the model serves a client."""
+
+    loss: float
+    accuracy: float
+    size: int
+
+
+class _WrongError(ValueError):
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+class _Trained(NamedTuple):
+    client: int
+    loss: float
+    accuracy: float
+    size: float
+    trained_loss: float | None
+    buffers: Buffers
+
+
+def sort_messages(
+    messages: Iterable[Message], sent: Sequence[Message], clients: Mapping[int, int]
+) -> tuple[dict[int, Message], list[Rejected]]:
+    """The answer of each client, and those that failed, said nothing, or answered twice.
+
+    Args:
+        messages: what came.
+        sent: what was asked; an answer that the network makes up for a lost node names the question, not the node.
+        clients: the id of the client on each node.
+    """
+    asked = {message.metadata.message_id: clients[message.metadata.dst_node_id] for message in sent}
+    answers: dict[int, Message] = {}
+    rejected = []
+    for message in messages:
+        client = asked.get(message.metadata.reply_to_message_id)
+        if client is None:
+            continue
+        if message.has_error():
+            rejected.append(Rejected(client, "error", f"code {message.error.code}: {message.error.reason}"))
+        elif client in answers:
+            rejected.append(Rejected(client, "duplicate", "another client with this id has replied"))
+        else:
+            answers[client] = message
+    heard = {*answers, *(each.client for each in rejected)}
+    rejected += [Rejected(client, "silent", "no reply in time") for client in asked.values() if client not in heard]
+    return answers, rejected
+
+
+def read_training(
+    answers: Mapping[int, Message], layout: Layout, server: ServerState[Any], needs_trained_loss: bool
+) -> tuple[Replies | None, list[Rejected]]:
+    """The replies of a round, in the order of the clients' ids, and those that are wrong; None if none is left."""
+    updates = torch.empty(len(answers), len(server.params), dtype=server.params.dtype)
+    good: list[_Trained] = []
+    rejected = []
+    for client in sorted(answers):
+        row = updates[len(good)]
+        try:
+            trained = _read(client, answers[client], layout, row, needs_trained_loss)
+        except _WrongError as wrong:
+            rejected.append(Rejected(client, wrong.kind, str(wrong)))
+            continue
+        torch.sub(server.params, row, out=row)
+        if not row.isfinite().all():  # also a difference of numbers that are
+            rejected.append(Rejected(client, "not-finite", "the update has NaN or infinite numbers"))
+            continue
+        good.append(trained)
+    if not good or not any(each.size for each in good):
+        return None, rejected
+    return _replies(good, updates[: len(good)], server.round), rejected
+
+
+def read_evaluation(answers: Mapping[int, Message]) -> tuple[dict[int, Evaluated], list[Rejected]]:
+    """What each client saw of the model on its test data, and whose answer is wrong."""
+    good, rejected = {}, []
+    for client, message in sorted(answers.items()):
+        try:
+            metrics = _metrics(message)
+            good[client] = Evaluated(
+                _number(metrics, LOSS), _number(metrics, ACCURACY, most=1), int(_number(metrics, SIZE))
+            )
+        except _WrongError as wrong:
+            rejected.append(Rejected(client, wrong.kind, str(wrong)))
+    return good, rejected
+
+
+def _read(client: int, message: Message, layout: Layout, row: torch.Tensor, needs_trained_loss: bool) -> _Trained:
+    """What a client says of its training; writes its parameters into the row."""
+    metrics = _metrics(message)
+    records = list(message.content.array_records.values())
+    if len(records) != 1:
+        raise _WrongError("arrays", f"there must be one record of arrays, `{ARRAYS}`, got {len(records)}")
+    trained_loss = _number(metrics, TRAINED_LOSS) if needs_trained_loss else None
+    loss, accuracy, size = _number(metrics, LOSS), _number(metrics, ACCURACY, most=1), _number(metrics, SIZE)
+    try:
+        buffers = layout.read(records[0], row)
+    except WrongArraysError as error:
+        raise _WrongError("arrays", str(error)) from None
+    except Exception as error:  # bytes from elsewhere that cannot be read as an array
+        raise _WrongError("arrays", f"the arrays cannot be read: {error}") from None
+    if not buffers.values.isfinite().all():
+        raise _WrongError("not-finite", "the buffers have NaN or infinite numbers")
+    return _Trained(client, loss, accuracy, size, trained_loss, buffers)
+
+
+def _metrics(message: Message) -> MetricRecord:
+    records = list(message.content.metric_records.values())
+    if len(records) != 1:
+        raise _WrongError("metrics", f"there must be one record of metrics, got {len(records)}")
+    return records[0]
+
+
+def _number(metrics: MetricRecord, key: str, most: float = math.inf) -> float:
+    if key not in metrics:
+        raise _WrongError("metrics", f"`{key}` is missing")
+    value = metrics[key]
+    if isinstance(value, list) or not math.isfinite(value) or not 0 <= value <= most:
+        allowed = "from 0" if most == math.inf else f"from 0 to {most:g}"
+        raise _WrongError("metrics", f"`{key}` must be a number {allowed}, got {value}")
+    return float(value)
+
+
+def _replies(good: Sequence[_Trained], updates: torch.Tensor, round: int) -> Replies:
+    def column(name: str) -> torch.Tensor:
+        return torch.tensor([getattr(each, name) for each in good], dtype=torch.double)
+
+    with_buffers = any(len(part) for part in good[0].buffers)
+    return Replies(
+        round=round,
+        clients=torch.tensor([each.client for each in good]),
+        updates=updates,
+        losses=column("loss"),
+        sizes=column("size"),
+        accuracies=column("accuracy"),
+        trained_losses=None if good[0].trained_loss is None else column("trained_loss"),
+        buffers=Buffers(*map(torch.stack, zip(*(each.buffers for each in good), strict=True)))
+        if with_buffers
+        else None,
+    )

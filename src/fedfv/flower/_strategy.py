@@ -1,0 +1,295 @@
+"""Any rule as a Flower strategy."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from logging import INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedfv.aggregators import AFL, AGGREGATORS, QFedAvg
+from fedfv.core import Aggregator, Replies, ServerState, from_tensors, skip, start, step, to_tensors
+from fedfv.experiments import RunDirectory
+from fedfv.flower._contract import ARRAYS, BUFFERS, CLIENT, CONFIG, ROUND, WHO
+from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
+from fedfv.flower._layout import Layout
+from fedfv.seeding import rng
+
+
+class FairStrategy(Strategy):
+    """A rule of `fedfv` as the strategy of a Flower `ServerApp`: it drives `step` and holds one `ServerState`.
+
+    A reply that is wrong costs its client the round and never the run; what was wrong is logged and counted in the
+    round's metrics. With a directory it checkpoints each round, and `start` goes on where it was cut off: the final
+    model is the one of a run that was not, bit for bit.
+
+    Args:
+        aggregator: the rule, such as `FedFV(alpha=0.1, tau=10)`.
+        num_clients: how many there are in all; their ids, which `identify` lets them say, are from 0 to one less.
+        fraction: of the clients that are there, for training in a round.
+        count: how many of them instead.
+        min_replies: with fewer good replies the model stays as it is for that round.
+        evaluate_fraction: of the clients that are there, to see how the model serves them.
+        evaluate_every: rounds between evaluations; there is one before the first and one after the last as well.
+        timeout: seconds to wait for the replies of a round.
+        ttl: seconds after which a message is given up; None for the timeout.
+        wait: seconds to wait for enough clients to be there, before a round goes on with those that are.
+        seed: of who is chosen.
+        buffers: names of arrays that are not trained, in which * stands for anything; they are averaged by size.
+        directory: where to keep records and checkpoints, like those of a simulated run; None for nowhere.
+    """
+
+    def __init__(
+        self,
+        aggregator: Aggregator[Any],
+        num_clients: int,
+        *,
+        fraction: float = 1.0,
+        count: int | None = None,
+        min_replies: int = 1,
+        evaluate_fraction: float = 1.0,
+        evaluate_every: int = 1,
+        timeout: float = 600.0,
+        ttl: float | None = None,
+        wait: float = 120.0,
+        seed: int = 0,
+        buffers: Sequence[str] = BUFFERS,
+        directory: str | Path | None = None,
+    ) -> None:
+        for name, value in {"fraction": fraction, "evaluate_fraction": evaluate_fraction}.items():
+            if not 0 <= value <= 1:
+                raise ValueError(f"`{name}` must be in [0, 1], got {value}.")
+        for name, number in {
+            "num_clients": num_clients,
+            "min_replies": min_replies,
+            "evaluate_every": evaluate_every,
+        }.items():
+            if number < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {number}.")
+        if count is not None and not 1 <= count <= num_clients:
+            raise ValueError(f"`count` must be from 1 to the {num_clients} clients, got {count}.")
+        self.aggregator, self.num_clients, self.seed = aggregator, num_clients, seed
+        self.fraction, self.count, self.min_replies = fraction, count, min_replies
+        self.evaluate_fraction, self.evaluate_every = evaluate_fraction, evaluate_every
+        self.timeout, self.ttl, self.wait = timeout, timeout if ttl is None else ttl, wait
+        self.buffers = tuple(buffers)
+        self.directory = None if directory is None else Path(directory)
+        self.server: ServerState[Any]
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float | None = None,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Runs the rounds that are left of `num_rounds`, all of them if there is no checkpoint.
+
+        Rounds are counted from 1 in Flower's logs and results, from the first that is run here.
+        """
+        timeout = self.timeout if timeout is None else timeout
+        self._layout = Layout.of(initial_arrays, self.buffers)
+        self._clients: dict[int, int | None] = {}  # by node; None for one that does not say who it is
+        self._sent: list[Message] = []
+        self._rounds = num_rounds
+        self._place = None if self.directory is None else RunDirectory.create(self.directory, self._settings())
+        tensors = None if self._place is None else self._place.load()
+        if tensors is None:
+            params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type)
+            buffers = self._layout.read(initial_arrays, params)
+            self.server = start(self.aggregator, self.num_clients, params, buffers)
+            self._open(grid, evaluate_config or ConfigRecord(), timeout)
+        else:
+            self.server = from_tensors(self.aggregator, tensors)
+            log(INFO, "FairStrategy: going on after round %d of %d", self.server.round, num_rounds)
+        before = self.server.round
+        central = None if evaluate_fn is None else lambda round, arrays: evaluate_fn(before + round, arrays)
+        result = super().start(
+            grid, self._arrays(self.server.params), num_rounds - before, timeout, train_config, evaluate_config, central
+        )
+        result.arrays = self.arrays
+        return result
+
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The model as it is: the last one, or for AFL the mean of all so far, which is its answer."""
+        return self._arrays(self.server.mean if isinstance(self.aggregator, AFL) else self.server.params)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The model to each of the chosen clients."""
+        wanted = self.count or max(1, math.ceil(self.fraction * self.num_clients))
+        there = self._there(grid, max(wanted, self.min_replies))
+        count = min(len(there), self.count or max(1, round(self.fraction * len(there))))
+        chosen = self._draw("sample", there, count)
+        record = RecordDict({ARRAYS: self._arrays(self.server.params), CONFIG: self._with_round(config)})
+        return self._ask(MessageType.TRAIN, record, {client: there[client] for client in chosen})
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """One step of the rule; the model stays as it is if too few replied."""
+        answers, rejected = sort_messages(replies, self._sent, self._known())
+        needs = isinstance(self.aggregator, QFedAvg) and self.aggregator.loss == "after"
+        good, wrong = read_training(answers, self._layout, self.server, needs)
+        self._log(rejected := rejected + wrong)
+        count = 0 if good is None else len(good.clients)
+        if good is None or count < self.min_replies:
+            log(
+                WARNING,
+                "round %d: %d good replies of %d asked for, so the model stays as it is",
+                self.server.round,
+                count,
+                len(self._sent),
+            )
+            good = None
+            self.server = skip(self.server)
+        else:
+            self.server = step(self.aggregator, good, self.server)
+        self._replies, self._rejected = good, rejected
+        metrics = MetricRecord({"replies": count, "used": int(good is not None)})
+        for kind in KINDS:
+            if number := sum(each.kind == kind for each in rejected):
+                metrics[f"rejected-{kind}"] = number
+        return None if good is None else self._arrays(self.server.params), metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The model to clients that say how it serves them, in rounds in which that is due."""
+        round = self.server.round
+        due = round % self.evaluate_every == 0 or round == self._rounds
+        if not due or self.evaluate_fraction == 0:
+            self._sent = []
+            return []
+        there = self._there(grid, self.min_replies)
+        count = min(len(there), max(1, math.ceil(self.evaluate_fraction * len(there))))
+        chosen = self._draw("evaluate", there, count)
+        record = RecordDict({ARRAYS: self.arrays, CONFIG: self._with_round(config)})
+        return self._ask(MessageType.EVALUATE, record, {client: there[client] for client in chosen})
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The accuracies of the clients; and, since the round is over, its record and its checkpoint."""
+        answers, rejected = sort_messages(replies, self._sent, self._known())
+        seen, wrong = read_evaluation(answers)
+        self._log(rejected + wrong)
+        self._record(self._replies, self._rejected, seen)
+        if not seen:
+            return None
+        accuracies = torch.tensor([each.accuracy for each in seen.values()], dtype=torch.double)
+        return MetricRecord(
+            {
+                "clients": list(seen),
+                "accuracies": accuracies.tolist(),
+                "mean": float(accuracies.mean()),
+                "std": float(accuracies.std(correction=0)),
+                "worst": float(accuracies.min()),
+            }
+        )
+
+    def summary(self) -> None:
+        """Logs what is about to run."""
+        log(INFO, "\t├──> Rule: %s", self.aggregator)
+        log(INFO, "\t└──> Clients: %d, rounds done: %d", self.num_clients, self.server.round)
+
+    def _settings(self) -> dict[str, Any]:
+        """What two runs that share a directory must have in common."""
+        (name,) = [name for name, cls in AGGREGATORS.items() if cls is type(self.aggregator)]
+        rule = {"name": name, **dataclasses.asdict(self.aggregator)}  # type: ignore[call-overload]
+        tables = {"engine": "flower", "seed": self.seed, "num_clients": self.num_clients, "fraction": self.fraction}
+        return tables | ({} if self.count is None else {"count": self.count}) | {"aggregator": rule}
+
+    def _arrays(self, params: torch.Tensor) -> ArrayRecord:
+        return self._layout.record(params, self.server.buffers)
+
+    def _with_round(self, config: ConfigRecord) -> ConfigRecord:
+        return ConfigRecord({**config, ROUND: self.server.round})
+
+    def _ask(self, kind: str, record: RecordDict, nodes: dict[int, int]) -> list[Message]:
+        """A list, since a deployment refuses an iterator."""
+        self._sent = [Message(record, node, kind, ttl=self.ttl) for node in nodes.values()]
+        return self._sent
+
+    def _draw(self, why: str, there: dict[int, int], count: int) -> list[int]:
+        return sorted(rng(self.seed, why, self.server.round).choice(sorted(there), count, replace=False).tolist())
+
+    def _known(self) -> dict[int, int]:
+        return {node: client for node, client in self._clients.items() if client is not None}
+
+    def _there(self, grid: Grid, wanted: int) -> dict[int, int]:
+        """The node of each client that is there, after a wait for as many as are wanted, but no longer than that."""
+        end = time.monotonic() + self.wait
+        while True:
+            nodes = list(grid.get_node_ids())
+            self._identify(grid, [node for node in nodes if node not in self._clients])
+            # A client that was started again is on the node that came last.
+            there = {client: node for node, client in self._known().items() if node in nodes}
+            if len(there) >= wanted or time.monotonic() > end:
+                return there
+            log(INFO, "waiting for clients: %d are there, %d are wanted", len(there), wanted)
+            time.sleep(1)
+
+    def _identify(self, grid: Grid, nodes: list[int]) -> None:
+        if not nodes:
+            return
+        questions = [Message(RecordDict(), node, f"{MessageType.QUERY}.{WHO}", ttl=self.ttl) for node in nodes]
+        for answer in grid.send_and_receive(questions, timeout=self.timeout):
+            if not answer.has_error():
+                (said,) = answer.content.metric_records.values()
+                client = said.get(CLIENT)
+                if isinstance(client, int) and 0 <= client < self.num_clients:
+                    self._clients[answer.metadata.src_node_id] = client
+        for node in nodes:
+            if node not in self._clients:
+                self._clients[node] = None
+                log(
+                    WARNING,
+                    "node %d does not say which client it is, so it is left out; see fedfv.flower.identify",
+                    node,
+                )
+
+    def _log(self, rejected: Iterable[Rejected]) -> None:
+        for client, kind, reason in rejected:
+            log(WARNING, "round %d: client %d is left out (%s): %s", self.server.round, client, kind, reason)
+
+    def _open(self, grid: Grid, config: ConfigRecord, timeout: float) -> None:
+        """The first record: how the initial model serves the clients."""
+        self._replies, self._rejected = None, []
+        self._there(grid, self.min_replies)
+        messages = self.configure_evaluate(0, self.arrays, config, grid)
+        self.aggregate_evaluate(0, grid.send_and_receive(messages, timeout=timeout) if messages else [])
+
+    def _record(self, replies: Replies | None, rejected: Sequence[Rejected], seen: dict[int, Evaluated]) -> None:
+        if self._place is None:
+            return
+        record: dict[str, Any] = {"round": self.server.round}
+        if self.server.round == 0:
+            sizes = [seen[client].size if client in seen else None for client in range(self.num_clients)]
+            record |= {"names": [], "sizes": {"test": sizes}}
+        elif replies is not None:
+            record |= {
+                "replied": replies.clients.tolist(),
+                "train_losses": replies.losses.tolist(),
+                "train_accuracies": replies.accuracies.tolist(),
+            }
+        else:
+            record["replied"] = []
+        if rejected:
+            record["rejected"] = [[each.client, each.kind] for each in rejected]
+        if seen:
+            for name in ("loss", "accuracy"):
+                values = [getattr(seen[k], name) if k in seen else None for k in range(self.num_clients)]
+                record[{"loss": "losses", "accuracy": "accuracies"}[name]] = values
+        self._place.append(record)
+        self._place.save(to_tensors(self.server))
