@@ -106,7 +106,7 @@ def result_table(rows: list[Row]) -> Table:
         cells = [f"{100 * value:.2f}±{100 * spread:.2f}" for value, spread in (row.metrics[name] for name in columns)]
         if len(row.seeds) == 1:
             cells = [cell.partition("±")[0] for cell in cells]
-        table.add_row(label(row.experiment.aggregator), str(len(row.seeds)), *cells)
+        table.add_row(label(row.rule), str(len(row.seeds)), *cells)
     return table
 
 

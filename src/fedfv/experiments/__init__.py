@@ -20,6 +20,7 @@ from fedfv.experiments._spec import (
     OneClassEach,
     Unequal,
     Uniform,
+    build_rule,
     changed,
 )
 from fedfv.experiments._store import RunDirectory, RunError
@@ -53,6 +54,7 @@ __all__ = [
     "Unequal",
     "Uniform",
     "build_federation",
+    "build_rule",
     "bundled",
     "changed",
     "paper_study",

@@ -217,7 +217,7 @@ class Experiment:
             "model": lambda part: build(Model, part, "model"),
             "training": lambda part: build(LocalSGD, part, "training"),
             "sampling": lambda part: _build_kind(SAMPLINGS, part, "sampling", "kind"),
-            "aggregator": lambda part: _build_kind(AGGREGATORS, part, "aggregator", "name"),
+            "aggregator": build_rule,
         }
         table = _with_learning_rate(table)
         fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
@@ -249,6 +249,11 @@ class Experiment:
     def to_toml(self) -> str:
         """As the text of a TOML file."""
         return tomli_w.dumps(self.to_dict())
+
+
+def build_rule(table: dict[str, Any]) -> Any:
+    """The rule that a table `aggregator` names."""
+    return _build_kind(AGGREGATORS, table, "aggregator", "name")
 
 
 def _with_learning_rate(table: dict[str, Any]) -> dict[str, Any]:

@@ -66,10 +66,10 @@ def plot_clients(rows: list[Row]) -> Figure:
         if named:
             width = 0.8 / len(rows)
             places = np.arange(len(mean)) + (i - (len(rows) - 1) / 2) * width
-            axes.bar(places, mean, 0.92 * width, yerr=spread, color=colour, label=label(row.experiment.aggregator))
+            axes.bar(places, mean, 0.92 * width, yerr=spread, color=colour, label=label(row.rule))
             axes.set_xticks(range(len(mean)), row.names)
         else:
-            axes.plot(mean, color=colour, label=label(row.experiment.aggregator))
+            axes.plot(mean, color=colour, label=label(row.rule))
             axes.fill_between(range(len(mean)), mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
             axes.set_xlabel("clients, from worst to best")
     axes.set_ylabel("test accuracy in per cent")

@@ -31,7 +31,7 @@ def check_metric(name: str) -> None:
 def rank(settings: Sequence[Setting], folder: Path, by: str) -> list[Ranked]:
     """The settings of a sweep that have been run, the best first."""
     ranked = [
-        Ranked(setting.label, type(row.experiment.aggregator).__name__, row)
+        Ranked(setting.label, type(row.rule).__name__, row)
         for setting in settings
         for row in summarise(path for path in setting.runs(folder) if path.is_dir())
     ]

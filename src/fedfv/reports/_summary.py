@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,45 +11,52 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fedfv.experiments import Experiment, RunDirectory, changed
+from fedfv.experiments import RunDirectory, build_rule
 from fedfv.metrics import over_seeds, summary
 
-Seed = tuple[Experiment, dict[str, Any], dict[str, Any]]  # a run: its first record, and the last with an evaluation
+Seed = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]  # settings, the first record, the last evaluation
 
 
 class Row(NamedTuple):
     """What the clients of an experiment got from the model of the last evaluation, over its seeds."""
 
-    experiment: Experiment  # of the first seed
+    rule: Any
     seeds: list[int]
     rounds: list[int]  # after how many rounds each seed was last evaluated
     metrics: dict[str, tuple[float, float]]  # mean and population standard deviation over the seeds
-    accuracies: Float[Tensor, "seeds N"]  # of each client
+    accuracies: Float[Tensor, "seeds N"]  # of each client that was evaluated with every seed
     names: list[str]  # of the clients; empty if they have none
 
 
 def summarise(directories: Iterable[str | Path]) -> list[Row]:
-    """A row for each experiment, in the order in which they are first met."""
+    """A row for each experiment, simulated or not, in the order in which they are first met."""
     groups: dict[str, list[Seed]] = {}
     for path in directories:
         directory = RunDirectory(path)
-        experiment, records = directory.experiment(), directory.records()
+        settings, records = directory.settings(), directory.records()
         last = next((record for record in reversed(records) if "accuracies" in record), None)
         if last is None:
             continue
-        same = json.dumps(changed(experiment, seed=0).to_dict(), sort_keys=True)
-        groups.setdefault(same, []).append((experiment, records[0], last))
+        same = json.dumps({**settings, "seed": 0}, sort_keys=True)
+        groups.setdefault(same, []).append((settings, records[0], last))
     return [_row(group) for group in groups.values()]
 
 
 def _row(group: list[Seed]) -> Row:
-    experiments, openings, lasts = zip(*group, strict=True)
-    accuracies = torch.tensor([last["accuracies"] for last in lasts], dtype=torch.double)
-    sizes = torch.tensor([opening["sizes"]["test"] for opening in openings])
+    settings, openings, lasts = zip(*group, strict=True)
+    accuracies = _tensor([last["accuracies"] for last in lasts])
+    sizes = _tensor([opening["sizes"]["test"] for opening in openings])
+    seen = ~(accuracies.isnan() | sizes.isnan()).any(dim=0)  # on a network a client may be away
+    accuracies, sizes = accuracies[:, seen], sizes[:, seen].long()
     found = [summary(*each) for each in zip(accuracies, sizes, strict=True)]
     metrics = {name: over_seeds(torch.tensor([each[name] for each in found])) for name in found[0]}
-    seeds, rounds = [experiment.seed for experiment in experiments], [last["round"] for last in lasts]
-    return Row(experiments[0], seeds, rounds, metrics, accuracies, openings[0]["names"])
+    names = [name for name, there in zip(openings[0]["names"], seen.tolist(), strict=False) if there]
+    seeds, rounds = [each["seed"] for each in settings], [last["round"] for last in lasts]
+    return Row(build_rule(settings[0]["aggregator"]), seeds, rounds, metrics, accuracies, names)
+
+
+def _tensor(rows: list[list[float | None]]) -> Float[Tensor, "seeds N"]:
+    return torch.tensor([[math.nan if each is None else each for each in row] for row in rows], dtype=torch.double)
 
 
 def label(rule: Any) -> str:

@@ -1,0 +1,100 @@
+"""Flower in one process: the real messages, apps and strategy, without a network between them."""
+
+import itertools
+from collections.abc import Callable, Iterable
+
+import torch
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+from torch import Tensor
+
+from fedfv.data import Federation, Index
+from fedfv.flower import fair_client
+from fedfv.models import build_model
+from fedfv.training import LocalSGD
+
+SIZES = [7, 12, 5, 9]
+
+
+class LocalGrid(Grid):
+    """Nodes of one app, some of which may be lost or answer wrongly.
+
+    Args:
+        spoil: what becomes of the answer of a client in training, by id: another message, or None for silence.
+    """
+
+    def __init__(self, app: ClientApp, clients: int, first_node: int = 1000) -> None:
+        self.app = app
+        self.nodes = {first_node + 7 * k: k for k in reversed(range(clients))}  # in an order of their own
+        self.spoil: dict[int, Callable[[Message], Message | None]] = {}
+        self._ids = itertools.count()
+        TaskIdentity.run_id = TaskIdentity.task_id = TaskIdentity.node_id = 1  # what a process of Flower's own has
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        assert isinstance(messages, list)  # what a deployment insists on
+        answers = []
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = f"message-{next(self._ids)}"
+            node = message.metadata.dst_node_id
+            if node not in self.nodes:
+                answers.append(Message(Error(5, "node is lost"), reply_to=message))
+                continue
+            client = self.nodes[node]
+            context = Context(1, node, {"partition-id": client}, RecordDict(), {})
+            answer: Message | None
+            try:
+                answer = self.app(message, context)
+            except Exception as error:
+                answer = Message(Error(2, str(error)), reply_to=message)
+            if message.metadata.message_type == "train" and client in self.spoil:
+                answer = self.spoil[client](answer)
+            if answer is not None:
+                answer.metadata.__dict__["_src_node_id"] = node
+                answers.append(answer)
+        return answers
+
+    def get_node_ids(self) -> list[int]:
+        return list(self.nodes)
+
+    def set_run(self, run: object) -> None: ...
+
+    def create_message(self, *args: object, **kwargs: object) -> Message:
+        raise NotImplementedError
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        raise NotImplementedError
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        raise NotImplementedError
+
+    @property
+    def run(self) -> object:
+        raise NotImplementedError
+
+
+def make_federation(classes: int = 3, dtype: torch.dtype = torch.double) -> Federation:
+    generator = torch.Generator().manual_seed(0)
+    total = sum(SIZES)
+    rows = torch.arange(2 * total).split([*SIZES, *SIZES])
+    return Federation(
+        inputs=torch.randn(2 * total, 6, generator=generator, dtype=dtype),
+        targets=torch.randint(0, classes, (2 * total,), generator=generator),
+        train=Index.of(list(rows[: len(SIZES)])),
+        validation=Index.of([row[:0] for row in rows[: len(SIZES)]]),
+        test=Index.of(list(rows[len(SIZES) :])),
+        num_classes=classes,
+    )
+
+
+def make_model(dtype: torch.dtype = torch.double) -> torch.nn.Module:
+    return build_model("mlp", (6,), 3, seed=0, hidden=[5]).to(dtype)
+
+
+def make_app(federation: Federation, local: LocalSGD, seed: int = 0) -> ClientApp:
+    def data(context: Context) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        client = int(context.node_config["partition-id"])
+        return federation.examples("train", client), federation.examples("test", client)
+
+    return fair_client(lambda: make_model(federation.inputs.dtype), data, local, seed=seed)

@@ -1,0 +1,265 @@
+"""Any rule as a Flower strategy: the same as in the simulator, whatever clients do."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, start
+from fedfv.core import ServerState
+from fedfv.experiments import ConfigError
+from fedfv.flower import FairStrategy
+from fedfv.models import flatten
+from fedfv.reports import summarise
+from fedfv.seeding import rng
+from fedfv.simulation import simulate
+from fedfv.training import BatchedClients, LocalSGD
+from tests.flower.helpers import SIZES, LocalGrid, make_app, make_federation, make_model
+
+RULES = [
+    FedAvg(),
+    AFL(0.1),
+    QFedAvg(q=2.0, lr=0.1),
+    QFedAvg(q=2.0, lr=0.1, loss="after"),
+    FedFa(),
+    FedMGDA(),
+    FedFV(alpha=0.1, tau=2),
+]
+LOCAL = LocalSGD(lr=0.1, epochs=2, batch_size=4, momentum=0.5)
+COUNT = 3
+
+
+def simulated(rule: Any, rounds: int, seed: int = 3) -> ServerState[Any]:
+    federation, model = make_federation(), make_model()
+    clients = BatchedClients(federation, model, LOCAL, seed=seed, trained_losses=True)
+
+    def sample(round: int) -> torch.Tensor:
+        return torch.from_numpy(rng(seed, "sample", round).choice(len(SIZES), COUNT, replace=False)).sort().values
+
+    *_, (server, _) = simulate(clients, rule, sample, start(rule, len(SIZES), flatten(model)), rounds)
+    return server
+
+
+def run(strategy: FairStrategy, grid: LocalGrid, rounds: int) -> ServerState[Any]:
+    strategy.start(grid, ArrayRecord(make_model().state_dict()), rounds)
+    return strategy.server
+
+
+def make_grid() -> LocalGrid:
+    return LocalGrid(make_app(make_federation(), LOCAL, seed=3), len(SIZES))
+
+
+def make_strategy(rule: Any = FedFV(alpha=0.1, tau=2), **options: Any) -> FairStrategy:  # noqa: B008
+    return FairStrategy(rule, len(SIZES), **{"count": COUNT, "seed": 3, "wait": 0, **options})
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_strategy_is_the_simulator_with_messages_in_between(rule: Any) -> None:
+    found, expected = run(make_strategy(rule), make_grid(), 6), simulated(rule, 6)
+    torch.testing.assert_close(found.params, expected.params, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found.mean, expected.mean, rtol=1e-9, atol=1e-12)
+    assert found.round == expected.round == 6
+
+
+def test_the_result_is_the_mean_of_all_models_for_afl_and_the_last_for_others() -> None:
+    for rule, name in ((AFL(0.1), "mean"), (FedAvg(), "params")):
+        strategy = make_strategy(rule)
+        result = strategy.start(make_grid(), ArrayRecord(make_model().state_dict()), 4)
+        sent = np.concatenate([array.numpy().ravel() for array in result.arrays.values()])
+        assert np.array_equal(sent, getattr(strategy.server, name).numpy())
+
+
+def altered(metrics: dict[str, Any] | None = None, arrays: Callable[[ArrayRecord], None] | None = None) -> Any:
+    """An answer with something else in it."""
+
+    def spoil(message: Message) -> Message:
+        (record,) = message.content.metric_records.values()
+        for key, value in (metrics or {}).items():
+            if value is None:
+                del record[key]
+            else:
+                record[key] = value
+        if arrays is not None:
+            arrays(message.content.array_records["arrays"])
+        return message
+
+    return spoil
+
+
+def put(name: str, array: np.ndarray) -> Callable[[ArrayRecord], None]:
+    return lambda arrays: arrays.__setitem__(name, Array(array))
+
+
+def with_another_record(message: Message) -> Message:
+    message.content["more"] = MetricRecord({"loss": 1.0})
+    return message
+
+
+SPOILED: dict[str, tuple[str, Any]] = {
+    "silence": ("silent", lambda message: None),
+    "NaN": ("not-finite", altered(arrays=put("1.bias", np.full(5, np.nan)))),
+    "infinite": ("not-finite", altered(arrays=put("1.bias", np.full(5, np.inf)))),
+    "another shape": ("arrays", altered(arrays=put("1.bias", np.zeros(6)))),
+    "another type": ("arrays", altered(arrays=put("1.bias", np.array(["a"] * 5)))),
+    "an array too many": ("arrays", altered(arrays=put("extra", np.zeros(1)))),
+    "an array too few": ("arrays", altered(arrays=lambda arrays: arrays.__delitem__("1.bias"))),
+    "no loss": ("metrics", altered({"loss": None})),
+    "a loss that is no number": ("metrics", altered({"loss": math.nan})),
+    "a negative loss": ("metrics", altered({"loss": -0.5})),
+    "several losses": ("metrics", altered({"loss": [0.1, 0.2]})),
+    "an accuracy above one": ("metrics", altered({"accuracy": 1.5})),
+    "a negative size": ("metrics", altered({"num-examples": -3})),
+    "no metrics": ("metrics", lambda message: replace_content(message, RecordDict())),
+    "two records": ("metrics", with_another_record),
+}
+
+
+def replace_content(message: Message, content: RecordDict) -> Message:
+    message.__dict__["_content"] = content
+    return message
+
+
+@pytest.mark.parametrize(("kind", "spoil"), SPOILED.values(), ids=SPOILED)
+def test_a_reply_that_is_wrong_costs_that_client_its_round_and_nothing_else(kind: str, spoil: Any) -> None:
+    grid = make_grid()
+    grid.spoil = {2: spoil}
+    strategy = make_strategy(count=4)
+    result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 2)
+    for metrics in result.train_metrics_clientapp.values():
+        assert metrics["replies"] == 3
+        assert metrics[f"rejected-{kind}"] == 1
+    without = make_grid()
+    without.nodes = {node: client for node, client in without.nodes.items() if client != 2}
+    assert torch.equal(strategy.server.params, run(make_strategy(count=4), without, 2).params)
+
+
+def test_an_app_that_raises_is_an_error_reply() -> None:
+    grid = make_grid()
+    good = grid.app
+
+    def app(message: Message, context: Any) -> Message:
+        if message.metadata.message_type == "train" and context.node_config["partition-id"] == 1:
+            raise RuntimeError("out of memory")
+        return good(message, context)
+
+    grid.app = app  # type: ignore[assignment]
+    result = make_strategy(count=4).start(grid, ArrayRecord(make_model().state_dict()), 1)
+    assert dict(result.train_metrics_clientapp[1]) == {"replies": 3, "used": 1, "rejected-error": 1}
+
+
+def test_with_too_few_replies_the_model_stays_and_the_round_says_so() -> None:
+    grid = make_grid()
+    grid.spoil = dict.fromkeys([0, 1], SPOILED["NaN"][1])
+    strategy = make_strategy(count=4, min_replies=3)
+    result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 2)
+    assert torch.equal(strategy.server.params, flatten(make_model()))
+    assert strategy.server.round == 2
+    assert result.train_metrics_clientapp[2]["used"] == 0
+
+
+def test_a_client_that_is_gone_is_protected_by_the_history() -> None:
+    """External conflicts: once client 0 is lost, the others go against its last update, unless it is remembered."""
+    federation = make_federation()
+    federation.targets[federation.train[0]] = (federation.inputs[federation.train[0]].argmax(dim=1) + 1) % 3
+    for client in range(1, 4):
+        federation.targets[federation.train[client]] = federation.inputs[federation.train[client]].argmax(dim=1) % 3
+    along = {}
+    for tau in (0, 1):
+        grid = LocalGrid(make_app(federation, LOCAL, seed=3), len(SIZES))
+        strategy = make_strategy(FedFV(alpha=0.1, tau=tau), count=4)
+        first = run(strategy, grid, 1)
+        (update,) = BatchedClients(federation, make_model(), LOCAL, seed=3)(
+            0, torch.tensor([0]), flatten(make_model()), first.buffers
+        ).updates
+        grid.nodes = {node: client for node, client in grid.nodes.items() if client != 0}
+        replies = grid.send_and_receive(strategy.configure_train(2, strategy.arrays, ConfigRecord(), grid))
+        strategy.aggregate_train(2, replies)
+        along[tau] = float((first.params - strategy.server.params) @ update)
+    assert along[0] < -1e-4
+    assert along[1] > -1e-12
+
+
+def test_nodes_that_do_not_say_who_they_are_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    grid = make_grid()
+    plain = ClientApp()
+    good = grid.app
+
+    def app(message: Message, context: Any) -> Message:
+        return (plain if context.node_config["partition-id"] == 3 else good)(message, context)
+
+    grid.app = app  # type: ignore[assignment]
+    strategy = make_strategy(count=4)
+    result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 1)
+    assert result.train_metrics_clientapp[1]["replies"] == 3
+    assert "does not say which client it is" in caplog.text
+
+
+def test_a_client_that_comes_back_on_another_node_is_the_same_client() -> None:
+    grid, strategy = make_grid(), make_strategy(FedAvg(), count=4)
+    run(strategy, grid, 1)
+    other = LocalGrid(grid.app, len(SIZES), first_node=5000)
+    grid.nodes = {**grid.nodes, **{node: client for node, client in other.nodes.items() if client == 2}}
+    messages = list(strategy.configure_train(2, strategy.arrays, ConfigRecord(), grid))
+    assert len(messages) == 4
+    assert sum(message.metadata.dst_node_id >= 5000 for message in messages) == 1
+
+
+@pytest.mark.parametrize("rule", [FedFV(alpha=0.1, tau=2), AFL(0.1), FedFa()], ids=str)
+def test_a_server_that_was_killed_goes_on_as_if_nothing_had_happened(rule: Any, tmp_path: Path) -> None:
+    whole = run(make_strategy(rule, directory=tmp_path / "whole", evaluate_every=2), make_grid(), 6)
+
+    class Killed(BaseException): ...
+
+    for attempt in range(5):  # each does one round more, and is killed in the middle of the next
+        grid = LocalGrid(make_grid().app, len(SIZES), first_node=1000 * (attempt + 1))
+        asked = iter(range(100))
+        good = grid.app
+
+        def app(message: Message, context: Any, good: Any = good, asked: Any = asked) -> Message:
+            if message.metadata.message_type == "train" and next(asked) >= COUNT + 1:
+                raise Killed
+            return good(message, context)
+
+        grid.app = app  # type: ignore[assignment]
+        with pytest.raises(Killed):
+            run(make_strategy(rule, directory=tmp_path / "cut", evaluate_every=2), grid, 6)
+    last = run(make_strategy(rule, directory=tmp_path / "cut", evaluate_every=2), make_grid(), 6)
+    assert torch.equal(last.params, whole.params)
+    assert (tmp_path / "cut" / "records.jsonl").read_bytes() == (tmp_path / "whole" / "records.jsonl").read_bytes()
+
+
+def test_records_are_those_of_a_simulated_run_and_can_be_reported(tmp_path: Path) -> None:
+    run(make_strategy(directory=tmp_path / "run"), make_grid(), 2)
+    records = [json.loads(line) for line in (tmp_path / "run" / "records.jsonl").read_text().splitlines()]
+    assert [record["round"] for record in records] == [0, 1, 2]
+    assert records[0]["sizes"]["test"] == SIZES
+    assert len(records[-1]["accuracies"]) == 4
+    assert len(records[-1]["replied"]) == COUNT
+    (row,) = summarise([tmp_path / "run"])
+    assert row.accuracies.tolist() == [records[-1]["accuracies"]]
+
+
+def test_a_directory_of_another_rule_is_refused(tmp_path: Path) -> None:
+    run(make_strategy(directory=tmp_path / "run"), make_grid(), 1)
+    with pytest.raises(ConfigError, match=r"holds another experiment \(it differs in `aggregator.alpha`"):
+        run(make_strategy(FedFV(alpha=0.2, tau=2), directory=tmp_path / "run"), make_grid(), 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"fraction": 1.5}, "`fraction` must be in [0, 1], got 1.5."),
+        ({"count": 9}, "`count` must be from 1 to the 4 clients, got 9."),
+        ({"min_replies": 0}, "`min_replies` must be at least 1, got 0."),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence.replace("[", r"\[").replace("]", r"\]")):
+        make_strategy(**options)
