@@ -1,0 +1,1 @@
+"""Table 3 of the paper on three machines."""

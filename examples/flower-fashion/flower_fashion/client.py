@@ -1,0 +1,22 @@
+"""A client: one class of clothing, which its node's configuration names by `partition-id`."""
+
+from flwr.app import Context
+
+from fedfv.experiments import build_federation
+from fedfv.flower import fair_client
+from fedfv.models import build_model
+from flower_fashion.task import experiment
+
+table3 = experiment("fedavg", seed=0)
+
+
+def data(context: Context):
+    """Its own examples for training and for test."""
+    federation = build_federation(experiment("fedavg", int(context.run_config["seed"])))
+    client = int(context.node_config["partition-id"])
+    return federation.examples("train", client), federation.examples("test", client)
+
+
+app = fair_client(
+    lambda: build_model("softmax-regression", (1, 28, 28), 3, seed=0), data, table3.training, loss=table3.model.loss
+)

@@ -1,0 +1,28 @@
+"""The server: a fair rule over whoever is there."""
+
+from flwr.app import ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedfv.flower import FairStrategy
+from fedfv.models import build_model
+from flower_fashion.task import experiment
+
+app = ServerApp()
+ROWS = {"fedfv": "fedfv-0.667-0", "fedavg": "fedavg"}
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Runs the rounds that the configuration asks for."""
+    config = context.run_config
+    table3 = experiment(ROWS[str(config["rule"])], int(config["seed"]))
+    strategy = FairStrategy(
+        table3.aggregator,
+        num_clients=3,
+        min_replies=2,
+        seed=table3.seed,
+        timeout=float(config["timeout"]),
+        directory=str(config["directory"]) or None,
+    )
+    model = build_model("softmax-regression", (1, 28, 28), 3, seed=table3.seed + 12)  # the paper's first model
+    strategy.start(grid, ArrayRecord(model.state_dict()), int(config["rounds"]))

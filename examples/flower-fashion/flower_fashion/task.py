@@ -1,0 +1,10 @@
+"""What server and clients share: the experiment of Table 3, whose data come with fedfv."""
+
+from fedfv.experiments import Experiment, paper_study
+
+
+def experiment(row: str, seed: int) -> Experiment:
+    """A row of Table 3."""
+    (part,) = paper_study("table3").parts
+    (found,) = part.find([row])
+    return part.run_of(found, seed)
