@@ -7,6 +7,7 @@ import torch
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
+from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from torch import Tensor
 
@@ -30,48 +31,53 @@ class LocalGrid(Grid):
         self.nodes = {first_node + 7 * k: k for k in reversed(range(clients))}  # in an order of their own
         self.spoil: dict[int, Callable[[Message], Message | None]] = {}
         self._ids = itertools.count()
+        self._answers: dict[str, Message] = {}
         TaskIdentity.run_id = TaskIdentity.task_id = TaskIdentity.node_id = 1  # what a process of Flower's own has
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
         assert isinstance(messages, list)  # what a deployment insists on
-        answers = []
         for message in messages:
             message.metadata.__dict__["_message_id"] = f"message-{next(self._ids)}"
-            node = message.metadata.dst_node_id
-            if node not in self.nodes:
-                answers.append(Message(Error(5, "node is lost"), reply_to=message))
-                continue
-            client = self.nodes[node]
-            context = Context(1, node, {"partition-id": client}, RecordDict(), {})
-            answer: Message | None
-            try:
-                answer = self.app(message, context)
-            except Exception as error:
-                answer = Message(Error(2, str(error)), reply_to=message)
-            if message.metadata.message_type == "train" and client in self.spoil:
-                answer = self.spoil[client](answer)
-            if answer is not None:
-                answer.metadata.__dict__["_src_node_id"] = node
-                answers.append(answer)
-        return answers
+            if (answer := self._answer(message)) is not None:
+                self._answers[message.metadata.message_id] = answer
+        return [message.metadata.message_id for message in messages]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return [self._answers.pop(each) for each in message_ids if each in self._answers]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        return self.pull_messages(self.push_messages(messages))
 
     def get_node_ids(self) -> list[int]:
         return list(self.nodes)
 
-    def set_run(self, run: object) -> None: ...
-
-    def create_message(self, *args: object, **kwargs: object) -> Message:
-        raise NotImplementedError
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        raise NotImplementedError
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        raise NotImplementedError
+    def set_run(self, run: Run) -> None:
+        self._run = run
 
     @property
-    def run(self) -> object:
-        raise NotImplementedError
+    def run(self) -> Run:
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def _answer(self, message: Message) -> Message | None:
+        node = message.metadata.dst_node_id
+        if node not in self.nodes:
+            return Message(Error(5, "node is lost"), reply_to=message)
+        client = self.nodes[node]
+        answer: Message | None
+        try:
+            answer = self.app(message, Context(1, node, {"partition-id": client}, RecordDict(), {}))
+        except Exception as error:
+            answer = Message(Error(2, str(error)), reply_to=message)
+        if message.metadata.message_type == "train" and client in self.spoil:
+            answer = self.spoil[client](answer)
+        if answer is not None:
+            answer.metadata.__dict__["_src_node_id"] = node
+        return answer
 
 
 def make_federation(classes: int = 3, dtype: torch.dtype = torch.double) -> Federation:

@@ -186,13 +186,21 @@ def test_a_client_that_is_gone_is_protected_by_the_history() -> None:
     assert along[1] > -1e-12
 
 
-def test_nodes_that_do_not_say_who_they_are_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def answers_nothing(message: Message, context: Any) -> Message:
+    return Message(RecordDict(), reply_to=message)
+
+
+def answers_another_id(message: Message, context: Any) -> Message:
+    return Message(RecordDict({"metrics": MetricRecord({"client-id": 99})}), reply_to=message)
+
+
+@pytest.mark.parametrize("other", [ClientApp(), answers_nothing, answers_another_id])
+def test_nodes_that_do_not_say_who_they_are_are_left_out(other: Any, caplog: pytest.LogCaptureFixture) -> None:
     grid = make_grid()
-    plain = ClientApp()
     good = grid.app
 
     def app(message: Message, context: Any) -> Message:
-        return (plain if context.node_config["partition-id"] == 3 else good)(message, context)
+        return (other if context.node_config["partition-id"] == 3 else good)(message, context)
 
     grid.app = app  # type: ignore[assignment]
     strategy = make_strategy(count=4)

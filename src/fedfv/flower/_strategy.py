@@ -245,11 +245,10 @@ class FairStrategy(Strategy):
             return
         questions = [Message(RecordDict(), node, f"{MessageType.QUERY}.{WHO}", ttl=self.ttl) for node in nodes]
         for answer in grid.send_and_receive(questions, timeout=self.timeout):
-            if not answer.has_error():
-                (said,) = answer.content.metric_records.values()
-                client = said.get(CLIENT)
-                if isinstance(client, int) and 0 <= client < self.num_clients:
-                    self._clients[answer.metadata.src_node_id] = client
+            said = [] if answer.has_error() else list(answer.content.metric_records.values())
+            client = said[0].get(CLIENT) if len(said) == 1 else None
+            if isinstance(client, int) and 0 <= client < self.num_clients:
+                self._clients[answer.metadata.src_node_id] = client
         for node in nodes:
             if node not in self._clients:
                 self._clients[node] = None
