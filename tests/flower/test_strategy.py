@@ -11,16 +11,17 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from torch.nn.functional import cross_entropy
 
 from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, start
 from fedfv.core import ServerState
 from fedfv.experiments import ConfigError
-from fedfv.flower import FairStrategy
-from fedfv.models import flatten
+from fedfv.flower import FairStrategy, fair_app, fair_client
+from fedfv.models import flatten, flatten_buffers
 from fedfv.reports import summarise
 from fedfv.seeding import rng
 from fedfv.simulation import simulate
-from fedfv.training import BatchedClients, LocalSGD
+from fedfv.training import BatchedClients, LocalSGD, LoopClients
 from tests.flower.helpers import SIZES, LocalGrid, make_app, make_federation, make_model
 
 RULES = [
@@ -33,16 +34,16 @@ RULES = [
     FedFV(alpha=0.1, tau=2),
 ]
 LOCAL = LocalSGD(lr=0.1, epochs=2, batch_size=4, momentum=0.5)
-COUNT = 3
+COUNT, SEED = 3, 3
 
 
-def simulated(rule: Any, rounds: int, seed: int = 3) -> ServerState[Any]:
+def sample(round: int) -> torch.Tensor:
+    return torch.from_numpy(rng(SEED, "sample", round).choice(len(SIZES), COUNT, replace=False)).sort().values
+
+
+def simulated(rule: Any, rounds: int) -> ServerState[Any]:
     federation, model = make_federation(), make_model()
-    clients = BatchedClients(federation, model, LOCAL, seed=seed, trained_losses=True)
-
-    def sample(round: int) -> torch.Tensor:
-        return torch.from_numpy(rng(seed, "sample", round).choice(len(SIZES), COUNT, replace=False)).sort().values
-
+    clients = BatchedClients(federation, model, LOCAL, seed=SEED, trained_losses=True)
     *_, (server, _) = simulate(clients, rule, sample, start(rule, len(SIZES), flatten(model)), rounds)
     return server
 
@@ -53,11 +54,11 @@ def run(strategy: FairStrategy, grid: LocalGrid, rounds: int) -> ServerState[Any
 
 
 def make_grid() -> LocalGrid:
-    return LocalGrid(make_app(make_federation(), LOCAL, seed=3), len(SIZES))
+    return LocalGrid(make_app(make_federation(), LOCAL, seed=SEED), len(SIZES))
 
 
 def make_strategy(rule: Any = FedFV(alpha=0.1, tau=2), **options: Any) -> FairStrategy:  # noqa: B008
-    return FairStrategy(rule, len(SIZES), **{"count": COUNT, "seed": 3, "wait": 0, **options})
+    return FairStrategy(rule, len(SIZES), **{"count": COUNT, "seed": SEED, "wait": 0, **options})
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
@@ -172,10 +173,10 @@ def test_a_client_that_is_gone_is_protected_by_the_history() -> None:
         federation.targets[federation.train[client]] = federation.inputs[federation.train[client]].argmax(dim=1) % 3
     along = {}
     for tau in (0, 1):
-        grid = LocalGrid(make_app(federation, LOCAL, seed=3), len(SIZES))
+        grid = LocalGrid(make_app(federation, LOCAL, seed=SEED), len(SIZES))
         strategy = make_strategy(FedFV(alpha=0.1, tau=tau), count=4)
         first = run(strategy, grid, 1)
-        (update,) = BatchedClients(federation, make_model(), LOCAL, seed=3)(
+        (update,) = BatchedClients(federation, make_model(), LOCAL, seed=SEED)(
             0, torch.tensor([0]), flatten(make_model()), first.buffers
         ).updates
         grid.nodes = {node: client for node, client in grid.nodes.items() if client != 0}
@@ -209,14 +210,107 @@ def test_nodes_that_do_not_say_who_they_are_are_left_out(other: Any, caplog: pyt
     assert "does not say which client it is" in caplog.text
 
 
+def test_an_app_with_functions_of_its_own_reports_the_loss_before_training() -> None:
+    federation = make_federation()
+    ours = make_app(federation, LOCAL, seed=SEED)
+
+    @torch.no_grad()
+    def before(message: Message, context: Any) -> tuple[float, float]:
+        model = make_model()
+        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+        inputs, targets = federation.examples("train", int(context.node_config["partition-id"]))
+        scores = model(inputs)
+        return float(cross_entropy(scores, targets)), float((scores.argmax(1) == targets).double().mean())
+
+    app = fair_app(before)
+
+    @app.train()
+    def train(message: Message, context: Any) -> Message:
+        reply = ours(message, context)
+        metrics = reply.content.metric_records["metrics"]
+        reply.content["metrics"] = MetricRecord({"num-examples": metrics["num-examples"], "train_loss": 0.1})
+        return reply
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Any) -> Message:
+        reply = ours(message, context)
+        metrics = reply.content.metric_records["metrics"]
+        reply.content["metrics"] = MetricRecord({"num-examples": metrics["num-examples"], "eval_acc": 0.25})
+        return reply
+
+    strategy = make_strategy(accuracy_key="eval_acc")
+    result = strategy.start(LocalGrid(app, len(SIZES)), ArrayRecord(make_model().state_dict()), 2)
+    torch.testing.assert_close(strategy.server.params, simulated(strategy.aggregator, 2).params)
+    assert result.evaluate_metrics_clientapp[2]["accuracies"] == [0.25] * len(SIZES)
+
+
+class Normalised(torch.nn.Module):
+    """A network with running means and a count of batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(6, dtype=torch.double)
+        self.out = torch.nn.Linear(6, 3, dtype=torch.double)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.out(self.norm(inputs))
+
+
+def test_buffers_are_averaged_by_size_and_keep_their_types() -> None:
+    torch.manual_seed(0)
+    first = Normalised()
+    federation = make_federation()
+
+    def data(context: Any) -> Any:
+        client = int(context.node_config["partition-id"])
+        return federation.examples("train", client), federation.examples("test", client)
+
+    local = LocalSGD(lr=0.1, epochs=2)
+    app = fair_client(Normalised, data, local, seed=SEED)
+    strategy = make_strategy()
+    result = strategy.start(LocalGrid(app, len(SIZES)), ArrayRecord(first.state_dict()), 3)
+    got, before = result.arrays.to_torch_state_dict(), first.state_dict()
+    assert {name: (array.dtype, array.shape) for name, array in got.items()} == {
+        name: (array.dtype, array.shape) for name, array in before.items()
+    }
+    assert all(not torch.equal(got[name], before[name]) for name in before)
+    clients = LoopClients(federation, first, local, seed=SEED)
+    server = start(strategy.aggregator, len(SIZES), flatten(first), flatten_buffers(first))
+    *_, (server, _) = simulate(clients, strategy.aggregator, sample, server, 3)
+    assert torch.equal(strategy.server.params, server.params)
+    assert torch.equal(strategy.server.buffers.values, server.buffers.values)
+    assert torch.equal(strategy.server.buffers.counts, server.buffers.counts)
+
+
+def with_second_node(grid: LocalGrid, client: int) -> int:
+    node = 5000
+    grid.nodes = {**grid.nodes, node: client}
+    return node
+
+
 def test_a_client_that_comes_back_on_another_node_is_the_same_client() -> None:
     grid, strategy = make_grid(), make_strategy(FedAvg(), count=4)
+    grid.spoil[2] = lambda _: None  # its node is lost, and still listed
     run(strategy, grid, 1)
-    other = LocalGrid(grid.app, len(SIZES), first_node=5000)
-    grid.nodes = {**grid.nodes, **{node: client for node, client in other.nodes.items() if client == 2}}
+    node = with_second_node(grid, client=2)
+    for _ in range(2):
+        messages = list(strategy.configure_train(2, strategy.arrays, ConfigRecord(), grid))
+        assert len(messages) == 4
+        assert node in {message.metadata.dst_node_id for message in messages}
+        grid.spoil = {}
+        _, metrics = strategy.aggregate_train(2, grid.send_and_receive(messages))
+        assert metrics == {"replies": 4, "used": 1, "rejected-duplicate": 1}
+
+
+def test_a_node_that_says_it_is_another_client_does_not_take_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    grid, strategy = make_grid(), make_strategy(FedAvg(), count=4)
+    run(strategy, grid, 1)
+    node = with_second_node(grid, client=2)
     messages = list(strategy.configure_train(2, strategy.arrays, ConfigRecord(), grid))
-    assert len(messages) == 4
-    assert sum(message.metadata.dst_node_id >= 5000 for message in messages) == 1
+    assert node not in {message.metadata.dst_node_id for message in messages}
+    _, metrics = strategy.aggregate_train(2, grid.send_and_receive(messages))
+    assert metrics == {"replies": 4, "used": 1, "rejected-duplicate": 1}
+    assert "client 2: duplicate: node 5000" in caplog.text
 
 
 @pytest.mark.parametrize("rule", [FedFV(alpha=0.1, tau=2), AFL(0.1), FedFa()], ids=str)

@@ -1,7 +1,10 @@
 """What server and clients have agreed on: the names under which things are sent."""
 
-from flwr.app import Context, Message, MetricRecord, RecordDict
+from collections.abc import Callable, Sequence
+
+from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable, Mod
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # Flower's own names for the records of a message
 
@@ -12,6 +15,36 @@ TRAINED_LOSS = "trained-loss"
 
 WHO = "who"  # the action of the query
 BUFFERS = ("*running_mean", "*running_var", "*num_batches_tracked")  # of torch's normalisation layers
+
+
+def fair_app(
+    before: Callable[[Message, Context], tuple[float, float]],
+    *,
+    key: str = "partition-id",
+    mods: Sequence[Mod] = (),
+) -> ClientApp:
+    """A `ClientApp` for training functions of one's own, which makes their replies what a fair rule needs.
+
+    It says who it is, and before each training looks at how the model that came serves the client: a loss that is taken
+    after training, or while it goes on, ranks clients by how far they got and not by how they are served.
+
+    Args:
+        before: the mean loss and the accuracy, in [0, 1], of the model in the message on the client's *training* data.
+        key: of the node's configuration, under which its id stands.
+        mods: of Flower, around it.
+    """
+
+    def report(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        if message.metadata.message_type != MessageType.TRAIN:
+            return call_next(message, context)
+        loss, accuracy = map(float, before(message, context))
+        reply = call_next(message, context)
+        if reply.has_content():
+            for metrics in reply.content.metric_records.values():
+                metrics.update({LOSS: loss, ACCURACY: accuracy})
+        return reply
+
+    return identify(ClientApp(mods=[*mods, report]), key)
 
 
 def identify(app: ClientApp, key: str = "partition-id") -> ClientApp:

@@ -25,7 +25,7 @@ class Rejected(NamedTuple):
 class Evaluated(NamedTuple):
     """How the model serves a client."""
 
-    loss: float
+    loss: float | None
     accuracy: float
     size: int
 
@@ -97,15 +97,14 @@ def read_training(
     return _replies(good, updates[: len(good)], server.round), rejected
 
 
-def read_evaluation(answers: Mapping[int, Message]) -> tuple[dict[int, Evaluated], list[Rejected]]:
+def read_evaluation(answers: Mapping[int, Message], accuracy_key: str) -> tuple[dict[int, Evaluated], list[Rejected]]:
     """What each client saw of the model on its test data, and whose answer is wrong."""
     good, rejected = {}, []
     for client, message in sorted(answers.items()):
         try:
             metrics = _metrics(message)
-            good[client] = Evaluated(
-                _number(metrics, LOSS), _number(metrics, ACCURACY, most=1), int(_number(metrics, SIZE))
-            )
+            loss = _number(metrics, LOSS) if LOSS in metrics else None
+            good[client] = Evaluated(loss, _number(metrics, accuracy_key, most=1), int(_number(metrics, SIZE)))
         except _WrongError as wrong:
             rejected.append(Rejected(client, wrong.kind, str(wrong)))
     return good, rejected

@@ -43,11 +43,12 @@ class Layout:
             raise ValueError("`initial_arrays` must have floating-point arrays to train.")
         return cls(tuple(found), tuple(array.shape for array in found.values()), types, kinds)
 
-    @property
-    def type(self) -> torch.dtype:
-        """Of the vector of parameters: single precision, or double if some are."""
-        trained = [each for each, kind in zip(self.types, self.kinds, strict=True) if kind == "parameter"]
-        return torch.float64 if np.float64 in trained else torch.float32
+    def type(self, kind: Kind) -> torch.dtype:
+        """Of all numbers of a kind: single precision, or double if some of them are."""
+        if kind == "count":
+            return torch.long
+        types = [each for each, other in zip(self.types, self.kinds, strict=True) if other == kind]
+        return torch.float64 if np.float64 in types else torch.float32
 
     def size(self, kind: Kind) -> int:
         """How many numbers of a kind there are."""
@@ -58,23 +59,19 @@ class Layout:
         if set(arrays) != set(self.names):
             missing, extra = sorted(set(self.names) - set(arrays)), sorted(set(arrays) - set(self.names))
             raise WrongArraysError(f"arrays are missing ({missing}) or not the model's ({extra})")
-        values: list[Tensor] = []
-        counts: list[Tensor] = []
-        start = 0
+        outs: dict[Kind, Tensor] = {"parameter": out}
+        for each in ("value", "count"):
+            outs[each] = torch.empty(self.size(each), dtype=self.type(each))
+        starts: dict[Kind, int] = dict.fromkeys(outs, 0)
         for name, shape, kind in zip(self.names, self.shapes, self.kinds, strict=True):
             array = arrays[name].numpy()
             if array.shape != shape or array.dtype.kind not in "fiu":
                 raise WrongArraysError(f"array {name!r} is {array.dtype} of shape {array.shape} and not of {shape}")
             flat = torch.from_numpy(np.ascontiguousarray(array).reshape(-1))
-            if kind == "parameter":
-                out[start : start + len(flat)] = flat
-                start += len(flat)
-            else:
-                (values if kind == "value" else counts).append(flat)
-        return Buffers(
-            torch.cat([torch.zeros(0), *(each.float() for each in values)]),
-            torch.cat([torch.zeros(0, dtype=torch.long), *(each.long() for each in counts)]),
-        )
+            end = starts[kind] + len(flat)
+            outs[kind][starts[kind] : end] = flat
+            starts[kind] = end
+        return Buffers(outs["value"], outs["count"])
 
     def record(self, params: Float[Tensor, " d"], buffers: Buffers) -> ArrayRecord:
         """The arrays that are sent, each of its own type."""

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedfv.aggregators import AFL, AGGREGATORS, QFedAvg
 from fedfv.core import Aggregator, Replies, ServerState, from_tensors, skip, start, step, to_tensors
 from fedfv.experiments import RunDirectory
-from fedfv.flower._contract import ARRAYS, BUFFERS, CLIENT, CONFIG, ROUND, WHO
+from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CLIENT, CONFIG, ROUND, WHO
 from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
 from fedfv.seeding import rng
@@ -37,10 +37,11 @@ class FairStrategy(Strategy):
         count: how many of them instead.
         min_replies: with fewer good replies the model stays as it is for that round.
         evaluate_fraction: of the clients that are there, to see how the model serves them.
+        accuracy_key: of the clients' metrics in evaluation, from 0 to 1: what they should have equal shares of.
         evaluate_every: rounds between evaluations; there is one before the first and one after the last as well.
         timeout: seconds to wait for the replies of a round.
         ttl: seconds after which a message is given up; None for the timeout.
-        wait: seconds to wait for enough clients to be there, before a round goes on with those that are.
+        wait: seconds to wait for clients: at the start for as many as a round should have, later for `min_replies`.
         seed: of who is chosen.
         buffers: names of arrays that are not trained, in which * stands for anything; they are averaged by size.
         directory: where to keep records and checkpoints, like those of a simulated run; None for nowhere.
@@ -55,6 +56,7 @@ class FairStrategy(Strategy):
         count: int | None = None,
         min_replies: int = 1,
         evaluate_fraction: float = 1.0,
+        accuracy_key: str = ACCURACY,
         evaluate_every: int = 1,
         timeout: float = 600.0,
         ttl: float | None = None,
@@ -78,6 +80,7 @@ class FairStrategy(Strategy):
         self.aggregator, self.num_clients, self.seed = aggregator, num_clients, seed
         self.fraction, self.count, self.min_replies = fraction, count, min_replies
         self.evaluate_fraction, self.evaluate_every = evaluate_fraction, evaluate_every
+        self.accuracy_key = accuracy_key
         self.timeout, self.ttl, self.wait = timeout, timeout if ttl is None else ttl, wait
         self.buffers = tuple(buffers)
         self.directory = None if directory is None else Path(directory)
@@ -100,12 +103,14 @@ class FairStrategy(Strategy):
         timeout = self.timeout if timeout is None else timeout
         self._layout = Layout.of(initial_arrays, self.buffers)
         self._clients: dict[int, int | None] = {}  # by node; None for one that does not say who it is
+        self._failed: set[int] = set()  # nodes that did not reply when they were last asked
         self._sent: list[Message] = []
         self._rounds = num_rounds
         self._place = None if self.directory is None else RunDirectory.create(self.directory, self._settings())
         tensors = None if self._place is None else self._place.load()
+        self._there(grid, max(self.min_replies, self._wanted(self.num_clients)))
         if tensors is None:
-            params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type)
+            params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type("parameter"))
             buffers = self._layout.read(initial_arrays, params)
             self.server = start(self.aggregator, self.num_clients, params, buffers)
             self._open(grid, evaluate_config or ConfigRecord(), timeout)
@@ -129,10 +134,8 @@ class FairStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The model to each of the chosen clients."""
-        wanted = self.count or max(1, math.ceil(self.fraction * self.num_clients))
-        there = self._there(grid, max(wanted, self.min_replies))
-        count = min(len(there), self.count or max(1, round(self.fraction * len(there))))
-        chosen = self._draw("sample", there, count)
+        there = self._there(grid, self.min_replies)
+        chosen = self._draw("sample", there, min(len(there), self._wanted(len(there))))
         record = RecordDict({ARRAYS: self._arrays(self.server.params), CONFIG: self._with_round(config)})
         return self._ask(MessageType.TRAIN, record, {client: there[client] for client in chosen})
 
@@ -141,9 +144,12 @@ class FairStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """One step of the rule; the model stays as it is if too few replied."""
         answers, rejected = sort_messages(replies, self._sent, self._known())
+        asked = {message.metadata.dst_node_id for message in self._sent}
+        answered = {message.metadata.src_node_id for message in answers.values()}
+        self._failed = (self._failed | asked) - answered
         needs = isinstance(self.aggregator, QFedAvg) and self.aggregator.loss == "after"
         good, wrong = read_training(answers, self._layout, self.server, needs)
-        self._log(rejected := rejected + wrong)
+        self._log(rejected := self._twice + rejected + wrong)
         count = 0 if good is None else len(good.clients)
         if good is None or count < self.min_replies:
             log(
@@ -182,7 +188,7 @@ class FairStrategy(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The accuracies of the clients; and, since the round is over, its record and its checkpoint."""
         answers, rejected = sort_messages(replies, self._sent, self._known())
-        seen, wrong = read_evaluation(answers)
+        seen, wrong = read_evaluation(answers, self.accuracy_key)
         self._log(rejected + wrong)
         self._record(self._replies, self._rejected, seen)
         if not seen:
@@ -224,6 +230,10 @@ class FairStrategy(Strategy):
     def _draw(self, why: str, there: dict[int, int], count: int) -> list[int]:
         return sorted(rng(self.seed, why, self.server.round).choice(sorted(there), count, replace=False).tolist())
 
+    def _wanted(self, there: int) -> int:
+        """How many of those who are there should train in a round."""
+        return self.count or max(1, round(self.fraction * there))
+
     def _known(self) -> dict[int, int]:
         return {node: client for node, client in self._clients.items() if client is not None}
 
@@ -233,8 +243,17 @@ class FairStrategy(Strategy):
         while True:
             nodes = list(grid.get_node_ids())
             self._identify(grid, [node for node in nodes if node not in self._clients])
-            # A client that was started again is on the node that came last.
-            there = {client: node for node, client in self._known().items() if node in nodes}
+            known = {node: client for node, client in self._known().items() if node in nodes}
+            there: dict[int, int] = {}
+            for node, client in known.items():
+                # A client that was started again is on a second node for as long as the first is not yet missed.
+                if client not in there or there[client] in self._failed:
+                    there[client] = node
+            self._twice = [
+                Rejected(client, "duplicate", f"node {node}, which is said to be this client, too, is left out")
+                for node, client in known.items()
+                if there[client] != node
+            ]
             if len(there) >= wanted or time.monotonic() > end:
                 return there
             log(INFO, "waiting for clients: %d are there, %d are wanted", len(there), wanted)
@@ -260,12 +279,11 @@ class FairStrategy(Strategy):
 
     def _log(self, rejected: Iterable[Rejected]) -> None:
         for client, kind, reason in rejected:
-            log(WARNING, "round %d: client %d is left out (%s): %s", self.server.round, client, kind, reason)
+            log(WARNING, "round %d, client %d: %s: %s", self.server.round, client, kind, reason)
 
     def _open(self, grid: Grid, config: ConfigRecord, timeout: float) -> None:
         """The first record: how the initial model serves the clients."""
         self._replies, self._rejected = None, []
-        self._there(grid, self.min_replies)
         messages = self.configure_evaluate(0, self.arrays, config, grid)
         self.aggregate_evaluate(0, grid.send_and_receive(messages, timeout=timeout) if messages else [])
 
@@ -287,8 +305,8 @@ class FairStrategy(Strategy):
         if rejected:
             record["rejected"] = [[each.client, each.kind] for each in rejected]
         if seen:
-            for name in ("loss", "accuracy"):
-                values = [getattr(seen[k], name) if k in seen else None for k in range(self.num_clients)]
-                record[{"loss": "losses", "accuracy": "accuracies"}[name]] = values
+            everyone = [seen.get(client) for client in range(self.num_clients)]
+            record["losses"] = [each and each.loss for each in everyone]
+            record["accuracies"] = [each and each.accuracy for each in everyone]
         self._place.append(record)
         self._place.save(to_tensors(self.server))
