@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test lint unit slow bench reproduce docs clean
+.PHONY: test lint unit deployment slow flower bench reproduce docs clean
 
 test: lint unit
 
@@ -21,6 +21,10 @@ lint: .venv/.ready
 unit: .venv/.ready
 	$(BIN)/pytest
 
+# Flower for real: a SuperLink and SuperNodes on loopback.
+deployment: .venv/.ready
+	$(BIN)/pytest -m deployment
+
 slow: .venv/.ready
 	$(BIN)/pytest -m slow
 
@@ -31,6 +35,10 @@ bench: .venv/.ready
 # Table 3 of the paper, every cell beside the printed one, with the data that come with the package.
 reproduce: .venv/.ready
 	$(BIN)/fedfv reproduce table3
+
+# The federation of Table 3 over a network of this machine's own, beside the simulator.
+flower: .venv/.ready
+	$(BIN)/python examples/flower-fashion/loopback.py
 
 # docs/reproduction.md and its figures, from results/.
 docs: .venv/.ready

@@ -5,10 +5,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedfv.flower import FairStrategy
 from fedfv.models import build_model
-from flower_fashion.task import experiment
+from flower_fashion.task import ROWS, experiment
 
 app = ServerApp()
-ROWS = {"fedfv": "fedfv-0.667-0", "fedavg": "fedavg"}
 
 
 @app.main()

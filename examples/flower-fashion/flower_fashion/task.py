@@ -2,6 +2,8 @@
 
 from fedfv.experiments import Experiment, paper_study
 
+ROWS = {"fedfv": "fedfv-0.667-0", "fedavg": "fedavg"}
+
 
 def experiment(row: str, seed: int) -> Experiment:
     """A row of Table 3."""

@@ -1,0 +1,1 @@
+"""A federation that starts fast, for tests over a real network."""

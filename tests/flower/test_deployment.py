@@ -1,0 +1,135 @@
+"""On a real SuperLink with real SuperNodes on loopback."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from loopback import Loopback
+from make_keys import make_keys
+from numpy_app import task
+
+from fedfv import FedFV, Replies, start, step
+from fedfv.experiments import RunDirectory
+
+pytestmark = pytest.mark.deployment
+
+APP = Path(__file__).parent / "numpy-app"
+LOOPBACK = Path(__file__).parents[2] / "examples/flower-fashion/loopback.py"
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    with Loopback(tmp_path_factory.mktemp("deployment") / "flower") as running:
+        for client in range(task.CLIENTS):
+            running.start_node(client)
+        yield running
+
+
+def replayed(rounds: list[list[int]], tau: int = 2) -> list[Any]:
+    """The server after each round in which these clients replied, by the rule alone."""
+    rule = FedFV(alpha=0.0, tau=tau)
+    servers = [start(rule, task.CLIENTS, torch.zeros(task.INPUTS, dtype=torch.double))]
+    for round, clients in enumerate(rounds):
+        weights = servers[-1].params.numpy()
+        updates = np.stack([weights - task.trained(client, weights) for client in clients])
+        replies = Replies(
+            round=round,
+            clients=torch.tensor(clients),
+            updates=torch.from_numpy(updates),
+            losses=torch.tensor([task.loss(client, weights) for client in clients], dtype=torch.double),
+            sizes=torch.tensor([task.EXAMPLES[client] for client in clients], dtype=torch.double),
+            accuracies=torch.full((len(clients),), 0.5, dtype=torch.double),
+        )
+        servers.append(step(rule, replies, servers[-1]))
+    return servers
+
+
+def final(directory: Path) -> torch.Tensor:
+    tensors = RunDirectory(directory).load()
+    assert tensors is not None
+    return tensors["params"]
+
+
+def replied(directory: Path) -> list[list[int]]:
+    return [record["replied"] for record in RunDirectory(directory).records()[1:]]
+
+
+def wait_for_round(directory: Path, round: int) -> None:
+    end = time.monotonic() + 120
+    while RunDirectory(directory).rounds_done() < round:
+        assert time.monotonic() < end, "the run does not go on"
+        time.sleep(0.1)
+
+
+def test_a_run_is_what_the_rule_alone_makes_of_the_same_replies(federation: Loopback, tmp_path: Path) -> None:
+    number = federation.submit(APP, {"directory": str(tmp_path / "run")})
+    assert federation.wait(number, 120) == "finished:completed"
+    assert replied(tmp_path / "run") == 3 * [[0, 1, 2]]
+    assert torch.equal(final(tmp_path / "run"), replayed(3 * [[0, 1, 2]])[-1].params)
+
+
+def test_nan_and_a_wrong_shape_cost_their_clients_the_round(federation: Loopback, tmp_path: Path) -> None:
+    number = federation.submit(APP, {"directory": str(tmp_path / "run"), "rounds": 1, "nan": 0, "shape": 2})
+    assert federation.wait(number, 120) == "finished:completed"
+    assert RunDirectory(tmp_path / "run").records()[1]["rejected"] == [[0, "not-finite"], [2, "arrays"]]
+    assert torch.equal(final(tmp_path / "run"), replayed([[1]])[-1].params)
+
+
+def test_a_server_that_was_killed_goes_on_to_the_same_model(federation: Loopback, tmp_path: Path) -> None:
+    config = {"directory": str(tmp_path / "run"), "process": str(tmp_path / "process")}
+    killed = federation.submit(APP, config)
+    wait_for_round(tmp_path / "run", 1)
+    os.kill(int((tmp_path / "process").read_text()), signal.SIGKILL)
+    assert RunDirectory(tmp_path / "run").rounds_done() < 3
+    assert federation.wait(federation.submit(APP, config), 120) == "finished:completed"
+    assert federation.status(killed) != "finished:completed"
+    assert replied(tmp_path / "run") == 3 * [[0, 1, 2]]
+    assert torch.equal(final(tmp_path / "run"), replayed(3 * [[0, 1, 2]])[-1].params)
+
+
+def test_a_client_that_was_killed_is_protected_by_the_history(federation: Loopback, tmp_path: Path) -> None:
+    lost = federation.nodes[2]
+    number = federation.submit(APP, {"directory": str(tmp_path / "run"), "timeout": 15, "tau": 1})
+    wait_for_round(tmp_path / "run", 1)
+    os.killpg(lost.pid, signal.SIGKILL)
+    assert federation.wait(number, 120) == "finished:completed"
+    who = replied(tmp_path / "run")
+    assert who[0] == [0, 1, 2]
+    assert who[-1] == [0, 1]
+    assert RunDirectory(tmp_path / "run").records()[-1]["rejected"] == [[2, "silent"]]
+    protecting, forgetting = replayed(who, tau=1), replayed(who, tau=0)
+    assert torch.equal(final(tmp_path / "run"), protecting[-1].params)
+    # The last update of the lost client, and what the next round does to it with a memory and without.
+    last = who.index([0, 1])
+    wants = protecting[last - 1].params - torch.from_numpy(task.trained(2, protecting[last - 1].params.numpy()))
+    kept = (protecting[last].params - protecting[last + 1].params) @ wants
+    assert (forgetting[last].params - forgetting[last + 1].params) @ wants < -1e-3
+    assert kept.abs() < 1e-12
+
+
+def test_the_example_over_tls_equals_the_simulator(tmp_path: Path) -> None:
+    command = [sys.executable, LOOPBACK, "--tls", "--rounds", "1", "--out", tmp_path / "runs"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FedFV(alpha=0.667, tau=0)" in done.stdout
+    networked, simulated = (RunDirectory(tmp_path / "runs" / name).records() for name in ("network", "simulator"))
+    assert [record["accuracies"] for record in networked] == [record["accuracies"] for record in simulated]
+    torch.testing.assert_close(final(tmp_path / "runs/network"), final(tmp_path / "runs/simulator"), rtol=0, atol=1e-7)
+
+
+def test_a_node_whose_key_is_not_registered_is_refused(tmp_path: Path) -> None:
+    make_keys(tmp_path / "keys", "127.0.0.1", nodes=2)
+    with Loopback(tmp_path / "flower", tmp_path / "keys") as federation:
+        federation.register("node-0")
+        known, stranger = federation.start_node(0, "node-0"), federation.start_node(1, "node-1")
+        assert stranger.wait(60) != 0
+        assert known.poll() is None
+    assert "Failed to activate SuperNode" in (tmp_path / "flower/flower-supernode1.log").read_text()
