@@ -1,6 +1,6 @@
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +15,23 @@ from fedfv.seeding import rng
 # What is left when terms of length 1 cancel: below these it is rounding, and no direction at all.
 _ROUNDING_OF_SUM = 1e-12  # of a sum in double precision
 _ROUNDING_OF_STEP = 16  # of a projection of the stored direction, in units of its type's precision
+
+
+class ExternalConflict(NamedTuple):
+    """What was removed from the direction for clients of one past round."""
+
+    round: int
+    clients: Int[Tensor, " k"]
+    share: float  # of the length that the direction had
+
+
+class Explanation(NamedTuple):
+    """What FedFV did to the updates of a round."""
+
+    gramian: Float[Tensor, "m m"]
+    kept: Bool[Tensor, " m"]
+    coefficients: Float[Tensor, "m m"]  # of each update after its projections, over the updates
+    external: list[ExternalConflict]
 
 
 @dataclass(frozen=True)
@@ -54,11 +71,19 @@ class FedFV:
         return History.empty(num_clients)
 
     def __call__(self, replies: Replies, state: History) -> tuple[Float[Tensor, " d"], History]:
+        direction, state, _ = self.explain(replies, state)
+        return direction, state
+
+    def explain(self, replies: Replies, state: History) -> tuple[Float[Tensor, " d"], History, Explanation]:
+        """The same, and what was done for it."""
         updates = replies.updates
         gramian = linalg.gramian(updates)
         by_loss = _by_loss(replies)
-        fair = linalg.deconflict(gramian, self._targets(replies, by_loss), self._kept(by_loss)).mean(dim=0)
+        kept = self._kept(by_loss)
+        coefficients = linalg.deconflict(gramian, self._targets(replies, by_loss), kept)
+        fair = coefficients.mean(dim=0)
         direction = linalg.combine(fair, updates)
+        external: list[ExternalConflict] = []
         rounding = _ROUNDING_OF_SUM * float(fair.abs() @ gramian.diagonal().sqrt())
 
         if self.tau:
@@ -66,14 +91,14 @@ class FedFV:
             if replies.round >= self.tau:
                 length = linalg.length_of_combination(fair, updates, gramian)
                 rounding += _ROUNDING_OF_STEP * torch.finfo(direction.dtype).eps * length
-                self._mitigate_external(direction, replies.round, state)
+                external = self._mitigate_external(direction, length, replies.round, state)
             state = state.remembering(replies, gramian, self.tau)
 
         equal = torch.full_like(fair, 1 / len(fair))
         length = linalg.length(direction)
         factor = linalg.length_of_combination(equal, updates, gramian) / length if length > rounding else 0.0
         linalg.rescale(direction, factor)
-        return direction, state
+        return direction, state, Explanation(gramian, kept, coefficients, external)
 
     def _targets(self, replies: Replies, by_loss: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
         if self.order == "random":
@@ -89,11 +114,14 @@ class FedFV:
             kept[by_loss[changed:]] = True
         return kept
 
-    def _mitigate_external(self, direction: Float[Tensor, " d"], round: int, history: History) -> None:
-        """Algorithm 3, in place.
+    def _mitigate_external(
+        self, direction: Float[Tensor, " d"], length: float, round: int, history: History
+    ) -> list[ExternalConflict]:
+        """Algorithm 3, in place on a direction of this length; returns the conflicts that it has found.
 
         It works on the vector, not on a Gramian of all that is remembered: that would be m times the arithmetic.
         """
+        found = []
         for past in history.past_rounds():
             if past.round < round - self.tau:
                 continue
@@ -101,7 +129,12 @@ class FedFV:
             conflicting = (products < 0).double()
             square = float(conflicting @ past.gramian @ conflicting)
             if square > 0:
-                linalg.accumulate(direction, -float(products @ conflicting) / square * conflicting, past.updates)
+                product = float(products @ conflicting)
+                linalg.accumulate(direction, -product / square * conflicting, past.updates)
+                share = min(1.0, -product / math.sqrt(square) / length) if length > 0 else 0.0
+                found.append(ExternalConflict(past.round, past.clients[conflicting > 0], share))
+                length *= math.sqrt(1 - share**2)
+        return found
 
 
 def _by_loss(replies: Replies) -> Int[Tensor, " m"]:

@@ -11,6 +11,7 @@ from fedfv.experiments._build import build_clients, build_federation, build_modu
 from fedfv.experiments._errors import ConfigError
 from fedfv.experiments._spec import Experiment
 from fedfv.experiments._store import RunDirectory
+from fedfv.lens import Lens, Watched
 from fedfv.models import flatten, flatten_buffers
 from fedfv.simulation import simulate
 from fedfv.training import Evaluation, evaluate, keep_freed_memory
@@ -55,6 +56,11 @@ def run(
     place = RunDirectory.create(directory, experiment)
     rule, rounds = experiment.aggregator, experiment.rounds
 
+    def due(done: int, every: int) -> bool:
+        return done % every == 0 or done == rounds
+
+    watched = Watched(rule, lambda round: due(round + 1, experiment.lens_every or experiment.evaluate_every))
+
     def look(server: ServerState[Any]) -> Evaluation:
         params = server.mean if wants_mean(experiment) else server.params
         return evaluate(federation, model, params, server.buffers, experiment.model.loss)
@@ -70,11 +76,9 @@ def run(
 
     done, saved = server, time.monotonic()
     try:
-        for server, replies in simulate(clients, rule, sample, done, rounds):
-            evaluation = (
-                look(server) if server.round % experiment.evaluate_every == 0 or server.round == rounds else None
-            )
-            place.append(_record(server.round, replies, evaluation))
+        for server, replies in simulate(clients, watched, sample, done, rounds):
+            evaluation = look(server) if due(server.round, experiment.evaluate_every) else None
+            place.append(_record(server.round, replies, evaluation, watched.seen))
             done = server
             accuracies = accuracies if evaluation is None else evaluation.accuracies.tolist()
             watch(Progress(server.round, rounds, accuracies, 0 if replies is None else len(replies.clients)))
@@ -92,8 +96,8 @@ def _opening(federation: Federation, evaluation: Evaluation) -> dict[str, Any]:
     return {"round": 0, "names": federation.names, "sizes": sizes, **_seen(evaluation)}
 
 
-def _record(round: int, replies: Replies | None, evaluation: Evaluation | None) -> dict[str, Any]:
-    """What a round showed: of the clients that replied, and of all where they were evaluated."""
+def _record(round: int, replies: Replies | None, evaluation: Evaluation | None, lens: Lens | None) -> dict[str, Any]:
+    """What a round showed: of the clients that replied, of all where they were evaluated, and of their conflicts."""
     record: dict[str, Any] = {"round": round, "replied": []}
     if replies is not None:
         record |= {
@@ -101,6 +105,8 @@ def _record(round: int, replies: Replies | None, evaluation: Evaluation | None) 
             "train_losses": replies.losses.tolist(),
             "train_accuracies": replies.accuracies.tolist(),
         }
+        if lens is not None:
+            record["lens"] = lens.to_record()
     return record if evaluation is None else record | _seen(evaluation)
 
 

@@ -166,6 +166,7 @@ class Experiment:
     Args:
         rounds: how many updates of the model.
         evaluate_every: rounds between evaluations; there is one before the first round and one after the last as well.
+        lens_every: rounds between looks at which updates conflict; without it there is one with each evaluation.
         output: the model that is evaluated: the last one, or the mean of all so far; "auto" is the mean for AFL, whose
             answer that is, and the last for all others.
         engine: how clients are simulated; "auto" takes the fastest that can do it.
@@ -183,6 +184,7 @@ class Experiment:
     rounds: Count
     seed: Annotated[int, Field(ge=0)] = 0
     evaluate_every: Count = 10
+    lens_every: Count | None = None
     output: Literal["auto", "last", "mean"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: Literal["auto", "loop", "batched"] = "auto"
@@ -244,7 +246,8 @@ class Experiment:
         ]:
             (name,) = [name for name, cls in kinds.items() if cls is type(getattr(self, key))]
             tables[key] = {mark: name, **tables[key]}
-        return {key: _without_none(value) for key, value in tables.items()}
+        plain: dict[str, Any] = _without_none(tables)
+        return plain
 
     def to_toml(self) -> str:
         """As the text of a TOML file."""

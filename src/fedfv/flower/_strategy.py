@@ -20,6 +20,7 @@ from fedfv.experiments import RunDirectory
 from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CLIENT, CONFIG, ROUND, WHO
 from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
+from fedfv.lens import Watched
 from fedfv.seeding import rng
 
 
@@ -106,6 +107,7 @@ class FairStrategy(Strategy):
         self._failed: set[int] = set()  # nodes that did not reply when they were last asked
         self._sent: list[Message] = []
         self._rounds = num_rounds
+        self._watched = Watched(self.aggregator, lambda round: self._place is not None and self._due(round + 1))
         self._place = None if self.directory is None else RunDirectory.create(self.directory, self._settings())
         tensors = None if self._place is None else self._place.load()
         self._there(grid, max(self.min_replies, self._wanted(self.num_clients)))
@@ -162,7 +164,7 @@ class FairStrategy(Strategy):
             good = None
             self.server = skip(self.server)
         else:
-            self.server = step(self.aggregator, good, self.server)
+            self.server = step(self._watched, good, self.server)
         self._replies, self._rejected = good, rejected
         metrics = MetricRecord({"replies": count, "used": int(good is not None)})
         for kind in KINDS:
@@ -174,9 +176,7 @@ class FairStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The model to clients that say how it serves them, in rounds in which that is due."""
-        round = self.server.round
-        due = round % self.evaluate_every == 0 or round == self._rounds
-        if not due or self.evaluate_fraction == 0:
+        if not self._due(self.server.round) or self.evaluate_fraction == 0:
             self._sent = []
             return []
         there = self._there(grid, self.min_replies)
@@ -229,6 +229,9 @@ class FairStrategy(Strategy):
 
     def _draw(self, why: str, there: dict[int, int], count: int) -> list[int]:
         return sorted(rng(self.seed, why, self.server.round).choice(sorted(there), count, replace=False).tolist())
+
+    def _due(self, done: int) -> bool:
+        return done % self.evaluate_every == 0 or done == self._rounds
 
     def _wanted(self, there: int) -> int:
         """How many of those who are there should train in a round."""
@@ -300,6 +303,8 @@ class FairStrategy(Strategy):
                 "train_losses": replies.losses.tolist(),
                 "train_accuracies": replies.accuracies.tolist(),
             }
+            if self._watched.seen is not None:
+                record["lens"] = self._watched.seen.to_record()
         else:
             record["replied"] = []
         if rejected:

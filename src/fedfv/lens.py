@@ -1,0 +1,138 @@
+"""The conflict lens: which clients' updates conflict in a round, what a rule does about it, and who pays."""
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from fedfv import linalg
+from fedfv.aggregators import Explanation, ExternalConflict, FedFV
+from fedfv.core import Aggregator, Replies
+
+__all__ = ["Lens", "Watched", "look"]
+
+State = TypeVar("State", bound=tuple)  # type: ignore[type-arg]
+
+_SHOWN = 64  # clients in the matrix of cosines; more are no picture that can be read
+_DIGITS = 4
+
+
+class Lens(NamedTuple):
+    """What a round did to its m clients. Cosines with a vector of zeros are 0."""
+
+    clients: Int[Tensor, " m"]
+    lengths: Float[Tensor, " m"]  # of the updates
+    shown: Int[Tensor, " s"]  # positions of the clients of which `cosines` are, in ascending order of loss
+    cosines: Float[Tensor, "s s"]  # of each update with each
+    before: Float[Tensor, " m"]  # cosine of each update with the plain mean of all
+    after: Float[Tensor, " m"]  # ... with the direction that the rule took instead
+    direction: float  # the length of that
+    turned: float  # cosine of the direction with the plain mean
+    projected: Float[Tensor, " m"] | None  # what FedFV's projections changed of each update, as a share of its length
+    kept: Int[Tensor, " k"]  # clients that FedFV did not project
+    external: list[ExternalConflict]  # with clients that were absent
+
+    def to_record(self) -> dict[str, Any]:
+        """As plain numbers of a few digits; of the symmetric matrix what is above the diagonal, row by row."""
+        above = torch.triu_indices(len(self.shown), len(self.shown), offset=1)
+        record = {
+            "clients": self.clients.tolist(),
+            "lengths": [float(f"{each:.{_DIGITS}g}") for each in self.lengths.tolist()],
+            "shown": self.clients[self.shown].tolist(),
+            "cosines": _rounded(self.cosines[above[0], above[1]]),
+            "before": _rounded(self.before),
+            "after": _rounded(self.after),
+            "direction": float(f"{self.direction:.{_DIGITS}g}"),
+            "turned": round(self.turned, _DIGITS),
+        }
+        if self.projected is not None:
+            record |= {"projected": _rounded(self.projected), "kept": self.kept.tolist()}
+        if self.external:
+            record["external"] = [
+                [each.round, each.clients.tolist(), round(each.share, _DIGITS)] for each in self.external
+            ]
+        return record
+
+
+class Watched(Generic[State]):
+    """A rule that also shows what it does: `seen` is of the last round that it was in, or None if that was not due.
+
+    Args:
+        rule: any.
+        due: whether a round, counted from 0, is to be looked at.
+    """
+
+    def __init__(self, rule: Aggregator[State], due: Callable[[int], bool]) -> None:
+        self.rule, self.due = rule, due
+        self.seen: Lens | None = None
+
+    def init(self, num_clients: int, dim: int) -> State:
+        return self.rule.init(num_clients, dim)
+
+    def __call__(self, replies: Replies, state: State) -> tuple[Float[Tensor, " d"], State]:
+        due, why = self.due(replies.round), None
+        if due and isinstance(self.rule, FedFV):
+            direction, state, why = self.rule.explain(replies, state)
+        else:
+            direction, state = self.rule(replies, state)
+        self.seen = look(replies, direction, why) if due else None
+        return direction, state
+
+
+def look(replies: Replies, direction: Float[Tensor, " d"], why: Explanation | None = None) -> Lens:
+    """What a direction means for those who replied, and why it is so if it is FedFV's.
+
+    >>> from fedfv import FedAvg
+    >>> replies = Replies(
+    ...     round=0,
+    ...     clients=torch.tensor([5, 7]),
+    ...     updates=torch.tensor([[9.0, 4.0], [-3.0, 4.0]]),
+    ...     losses=torch.tensor([0.7, 0.3]),
+    ...     sizes=torch.tensor([10, 10]),
+    ...     accuracies=torch.tensor([0.5, 0.9]),
+    ... )
+    >>> look(replies, torch.tensor([1.0, 0.0])).after
+    tensor([ 0.9138, -0.6000], dtype=torch.float64)
+    """
+    updates = replies.updates
+    gramian = linalg.gramian(updates) if why is None else why.gramian
+    lengths = gramian.diagonal().sqrt()
+    along = linalg.products(updates, direction)
+    length = linalg.length(direction)
+    with_mean = gramian.mean(dim=1)
+    mean = with_mean.mean().clamp(min=0).sqrt()
+    shown = _spread_over(replies.losses)
+    projected, kept = None, replies.clients[:0]
+    if why is not None:
+        change = why.coefficients - torch.eye(len(gramian), dtype=gramian.dtype)
+        squares = torch.einsum("ij,jk,ik->i", change, gramian, change)
+        projected, kept = _ratio(squares.clamp(min=0).sqrt(), lengths), replies.clients[why.kept]
+    return Lens(
+        clients=replies.clients,
+        lengths=lengths,
+        shown=shown,
+        cosines=_ratio(gramian[shown][:, shown], torch.outer(lengths[shown], lengths[shown])),
+        before=_ratio(with_mean, lengths * mean),
+        after=_ratio(along, lengths * length),
+        direction=length,
+        turned=float(_ratio(along.mean(), length * mean)),
+        projected=projected,
+        kept=kept,
+        external=[] if why is None else why.external,
+    )
+
+
+def _spread_over(losses: Float[Tensor, " m"]) -> Int[Tensor, " s"]:
+    """All positions in ascending order of loss, or so many of them, evenly over that order."""
+    order = losses.argsort(stable=True)
+    return order[torch.linspace(0, len(order) - 1, min(len(order), _SHOWN)).round().long()]
+
+
+def _ratio(top: Tensor, bottom: Tensor) -> Tensor:
+    return torch.where(bottom > 0, top / bottom, 0.0)
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(each, _DIGITS) for each in values.tolist()]

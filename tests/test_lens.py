@@ -1,0 +1,103 @@
+"""The lens shows what the rule did, and does not touch it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, start, step
+from fedfv.lens import Lens, Watched, look
+from tests.helpers import make_replies, random_rounds
+
+RULES = [FedAvg(), AFL(0.1), QFedAvg(q=1.0, lr=0.1), FedFa(), FedMGDA(), FedFV(alpha=0.3, tau=3)]
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def watched_rounds(rule: Any, **options: Any) -> list[tuple[Any, torch.Tensor, Lens]]:
+    watched = Watched(rule, lambda round: True)
+    server, found = start(rule, 12, torch.zeros(30, dtype=torch.double)), []
+    for replies in random_rounds(num_clients=12, m=6, d=30, rounds=8, **options):
+        after = step(watched, replies, server)
+        assert watched.seen is not None
+        found.append((replies, server.params - after.params, watched.seen))
+        server = after
+    return found
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_rule_that_is_watched_does_the_same(rule: Any) -> None:
+    watched = Watched(rule, lambda round: round % 2 == 0)
+    alone = beside = start(rule, 12, torch.zeros(30, dtype=torch.double))
+    for replies in random_rounds(num_clients=12, m=6, d=30, rounds=6):
+        alone, beside = step(rule, replies, alone), step(watched, replies, beside)
+        assert torch.equal(alone.params, beside.params)
+        assert (watched.seen is not None) == (replies.round % 2 == 0)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_cosines_are_those_of_the_updates_with_each_other_the_mean_and_the_direction(rule: Any) -> None:
+    for replies, direction, seen in watched_rounds(rule):
+        updates = replies.updates.numpy()
+        mean = updates.mean(axis=0)
+        ranked = updates[seen.shown]
+        assert torch.equal(replies.losses[seen.shown], replies.losses.sort().values)
+        np.testing.assert_allclose(seen.cosines, [[cosine(a, b) for b in ranked] for a in ranked], atol=1e-12)
+        np.testing.assert_allclose(seen.lengths, np.linalg.norm(updates, axis=1))
+        np.testing.assert_allclose(seen.before, [cosine(each, mean) for each in updates], atol=1e-12)
+        np.testing.assert_allclose(seen.after, [cosine(each, direction.numpy()) for each in updates], atol=1e-9)
+        assert seen.turned == pytest.approx(cosine(direction.numpy(), mean), abs=1e-9)
+        assert seen.direction == pytest.approx(direction.norm().item())
+
+
+def test_what_is_projected_is_what_an_update_lost() -> None:
+    opposed = torch.tensor([[2.0, 0.0], [-1.0, 1.0]], dtype=torch.double)
+    direction, _, why = FedFV(alpha=0.0, tau=0).explain(make_replies(opposed), FedFV().init(2, 2))
+    seen = look(make_replies(opposed), direction, why)
+    assert seen.projected is not None
+    # Each meets the other once: of the first half its square remains, of the second all but the part along the first.
+    np.testing.assert_allclose(seen.projected, [2**-0.5, 2**-0.5])
+    assert seen.kept.tolist() == []
+    kept = Watched(FedFV(alpha=0.5, tau=0), lambda round: True)
+    kept(make_replies(opposed), FedFV().init(2, 2))
+    assert kept.seen is not None
+    assert kept.seen.kept.tolist() == [0]  # which has the larger loss
+    np.testing.assert_allclose(kept.seen.projected, [0, 2**-0.5])
+
+
+def test_external_conflicts_name_the_absent_clients_and_what_was_removed_for_them() -> None:
+    rule = FedFV(alpha=0.0, tau=1)
+    watched = Watched(rule, lambda round: True)
+    server = start(rule, 3, torch.zeros(2, dtype=torch.double))
+    first = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.double)
+    second = torch.tensor([[-3.0, 4.0]], dtype=torch.double)
+    server = step(watched, make_replies(first, clients=torch.tensor([0, 2])), server)
+    assert watched.seen is not None
+    assert watched.seen.external == []
+    step(watched, make_replies(second, round=1, clients=torch.tensor([1])), server)
+    (conflict,) = watched.seen.external
+    assert (conflict.round, conflict.clients.tolist()) == (0, [0])
+    assert conflict.share == pytest.approx(0.6)
+    assert watched.seen.to_record()["external"] == [[0, [0], 0.6]]
+
+
+def test_a_round_of_zeros_has_no_conflicts_and_no_nan() -> None:
+    for rule in RULES:
+        watched = Watched(rule, lambda round: True)
+        step(watched, make_replies(torch.zeros(3, 4)), start(rule, 3, torch.zeros(4)))
+        assert watched.seen is not None
+        for value in watched.seen:
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+                assert not value.any(), rule
+
+
+def test_of_many_clients_the_matrix_shows_some_from_the_smallest_loss_to_the_largest() -> None:
+    updates = torch.randn(500, 8, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    record = look(make_replies(updates), updates.mean(dim=0)).to_record()
+    assert len(record["shown"]) == 64
+    assert len(record["cosines"]) == 64 * 63 // 2
+    assert {record["shown"][0], record["shown"][-1]} == {499, 0}
+    assert len(record["after"]) == 500
