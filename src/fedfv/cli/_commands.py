@@ -12,9 +12,19 @@ from fedfv.aggregators import AGGREGATORS
 from fedfv.cli._app import Folder, app, err, out
 from fedfv.cli._read import read_tables, set_key
 from fedfv.cli._show import result_table, watching
-from fedfv.experiments import ConfigError, Experiment, build_federation, bundled, run
+from fedfv.experiments import Experiment, build_federation, bundled, run
 from fedfv.models import MODELS
-from fedfv.reports import class_counts, plot_clients, plot_partition, summarise
+from fedfv.reports import (
+    class_counts,
+    group_by_seed,
+    plot_partition,
+    read_runs,
+    row_of,
+    summarise,
+    write_page,
+    write_run_figures,
+    write_run_tables,
+)
 
 data_app = typer.Typer(help="Get the files of a data set, or check those that are here.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -75,20 +85,34 @@ def list_command(
     out.print(table)
 
 
-@app.command(epilog="Example:  fedfv report runs/*")
+@app.command(epilog="Example:  fedfv report runs/* --open")
 def report(
-    directories: Annotated[list[Path], typer.Argument(help="Run directories.")],
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw what each client got into this file: .png, .svg or .pdf.")
+    directories: Annotated[list[Path], typer.Argument(help="Run directories, also of runs that are still going on.")],
+    file: Annotated[Path, typer.Option("--out", help="Where to write the page.")] = Path("report.html"),
+    show: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also draw its figures into this folder, as PNG and SVG for a publication.")
+    ] = None,
+    tables: Annotated[
+        Path | None, typer.Option(help="Also write its table into this folder, as Markdown, CSV and LaTeX.")
     ] = None,
 ) -> None:
-    """Compare runs: what their clients got, over seeds."""
-    rows = summarise(directories)
-    if not rows:
-        raise ConfigError(f"none of {', '.join(map(str, directories))} has been evaluated yet.")
+    """Compare runs: what their clients got, over seeds, and why; in the terminal and as one page without a network."""
+    runs, unreadable = read_runs(directories)
+    write_page(file, runs, unreadable)
+    for each in unreadable:
+        err.print(f"fedfv: not shown: {each.why}", highlight=False, soft_wrap=True)
+    groups = group_by_seed(runs)
+    rows = [row_of(group) for group in groups]
     out.print(result_table(rows))
-    if plot is not None:
-        plot_clients(rows).savefig(plot)
+    files = [file]
+    if figures is not None:
+        files += write_run_figures(figures, groups)
+    if tables is not None:
+        files += write_run_tables(tables, rows)
+    out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+    if show:
+        typer.launch(str(file.absolute()))
 
 
 @app.command(epilog="Example:  fedfv partition mine.toml --plot partition.png --out partition.npz")

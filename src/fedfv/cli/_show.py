@@ -13,7 +13,7 @@ from fedfv import metrics
 from fedfv.cli._app import err
 from fedfv.experiments import ManyProgress
 from fedfv.experiments import Progress as Where
-from fedfv.reports import Ranked, Row, best_of_each_rule, label
+from fedfv.reports import HEADINGS, Ranked, Row, best_of_each_rule, label
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 _RANKED = ("mean", "std", "worst", "best")
@@ -90,23 +90,14 @@ def _describe(where: Where) -> str:
     return said + ", nobody replied" if where.replied == 0 else said
 
 
-def result_table(rows: list[Row]) -> Table:
-    columns = {
-        "mean": "mean",
-        "std": "std",
-        "noise_corrected_std": "less noise",
-        "worst": "worst 5 %",
-        "best": "best 5 %",
-    }
+def result_table(rows: Sequence[Row]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), caption="test accuracy of the clients in per cent, ± over seeds")
     table.add_column("rule", overflow="fold", min_width=14)
-    for name in ("seeds", *columns.values()):
+    columns = [metric for metric in HEADINGS if metric != "gini"]
+    for name in ("seeds", *(HEADINGS[metric] for metric in columns)):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        cells = [f"{100 * value:.2f}±{100 * spread:.2f}" for value, spread in (row.metrics[name] for name in columns)]
-        if len(row.seeds) == 1:
-            cells = [cell.partition("±")[0] for cell in cells]
-        table.add_row(label(row.rule), str(len(row.seeds)), *cells)
+        table.add_row(label(row.rule), str(len(row.seeds)), *(row.cell(metric, "±") for metric in columns))
     return table
 
 

@@ -12,7 +12,17 @@ from fedfv.cli._app import Folder, app, err, out
 from fedfv.cli._read import read_tables
 from fedfv.cli._show import ranking_table, watching_many
 from fedfv.experiments import ConfigError, Experiment, paper_study, run_many, settings_of
-from fedfv.reports import as_markdown, check_metric, collect, environments_of, rank, write_ranking, write_study
+from fedfv.reports import (
+    as_markdown,
+    check_metric,
+    collect,
+    environments_of,
+    rank,
+    read_runs,
+    write_page,
+    write_ranking,
+    write_study,
+)
 
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at a time, each in a process of its own; default one for each core.")
@@ -34,12 +44,15 @@ def reproduce(
     _run(study.runs(directory), jobs, folder)
     results = collect(study, directory)
     files = write_study(study, results, environments_of(study.runs(directory)), directory, name)
+    page = files[0].with_suffix(".html")
+    write_page(page, *read_runs(study.runs(directory)), title=study.title)
     text = as_markdown(study, results)
     if out.is_terminal:
         out.print(Markdown(text))
     else:
         out.print(text, highlight=False, markup=False, soft_wrap=True)
     out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+    out.print(f"The page that shows who is served how, and why: {page}", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example:  fedfv sweep mine.toml --rank-by worst")

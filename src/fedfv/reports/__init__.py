@@ -2,15 +2,20 @@
 
 from fedfv.reports._comparison import as_json, as_markdown
 from fedfv.reports._figures import class_counts, plot_clients, plot_curves, plot_partition, plot_tradeoff
+from fedfv.reports._page import page_of, write_page
 from fedfv.reports._ranking import Ranked, best_of_each_rule, check_metric, rank, ranking_markdown, write_ranking
 from fedfv.reports._results import PartResults, collect, environments_of, load_results, save_results
-from fedfv.reports._summary import Row, label, summarise
-from fedfv.reports._write import write_study
+from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
+from fedfv.reports._summary import HEADINGS, Row, label, row_of, summarise
+from fedfv.reports._write import write_run_figures, write_run_tables, write_study
 
 __all__ = [
+    "HEADINGS",
     "PartResults",
     "Ranked",
     "Row",
+    "Run",
+    "Unreadable",
     "as_json",
     "as_markdown",
     "best_of_each_rule",
@@ -18,16 +23,23 @@ __all__ = [
     "class_counts",
     "collect",
     "environments_of",
+    "group_by_seed",
     "label",
     "load_results",
+    "page_of",
     "plot_clients",
     "plot_curves",
     "plot_partition",
     "plot_tradeoff",
     "rank",
     "ranking_markdown",
+    "read_runs",
+    "row_of",
     "save_results",
     "summarise",
+    "write_page",
     "write_ranking",
+    "write_run_figures",
+    "write_run_tables",
     "write_study",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -14,7 +15,8 @@ from fedfv.data import Federation
 from fedfv.experiments import StudyRow
 from fedfv.reports._comparison import cells_of, values_of
 from fedfv.reports._results import PartResults
-from fedfv.reports._summary import Row, label
+from fedfv.reports._runs import Run
+from fedfv.reports._summary import Row, curve_of, label, row_of
 
 # Okabe and Ito's colours, which people who see fewer colours can tell apart; after them they begin again, lighter.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
@@ -97,6 +99,52 @@ def plot_curves(all_results: Sequence[PartResults]) -> Figure:
             axes.spines[["top", "right"]].set_visible(False)
         line[0].set_ylabel(f"{results.part.dataset.partition(' (')[0]}\ntest accuracy in per cent")
         line[1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+    return figure
+
+
+def plot_run_curves(groups: Sequence[Sequence[Run]]) -> Figure:
+    """Mean and dispersion of the clients' accuracy against rounds, a line for each group of seeds with its spread."""
+    figure = Figure(figsize=(8, 3.2), dpi=150, layout="constrained")
+    panels = figure.subplots(1, 2)
+    curves = [(label(row_of(group).rule), curve_of(group)) for group in groups]
+    for axes, values_of_curve, title in zip(panels, ("means", "stds"), ("mean", "standard deviation"), strict=True):
+        for (name, curve), colour in zip(curves, itertools.cycle(_COLOURS), strict=False):
+            values = 100 * getattr(curve, values_of_curve)
+            mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
+            axes.plot(curve.rounds, mean, color=colour, linewidth=1.2, label=name)
+            axes.fill_between(curve.rounds, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+        axes.set(title=f"{title} over clients", xlabel="rounds")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("test accuracy in per cent")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def plot_lens(record: dict[str, Any], names: Sequence[str] = ()) -> Figure:
+    """Which updates of a round conflict, and for whom the step works or does not."""
+    lens = record["lens"]
+    labels = [names[client] if names else str(client) for client in lens["shown"]]
+    size = len(labels)
+    above = np.zeros((size, size))
+    above[np.triu_indices(size, 1)] = lens["cosines"]
+    cosines = above + above.T + np.eye(size)
+    figure = Figure(figsize=(8, 3.6), dpi=150, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    shades = LinearSegmentedColormap.from_list("conflict to agreement", ["#D55E00", "#F7F7F7", "#0072B2"])
+    image = left.imshow(cosines, cmap=shades, vmin=-1, vmax=1)
+    figure.colorbar(image, ax=left, label="cosine", shrink=0.8)
+    left.set(title=f"updates of round {record['round']}", xlabel="from the smallest loss to the largest")
+    places = [lens["clients"].index(client) for client in lens["shown"]]
+    before, after = (np.array(lens[key])[places] for key in ("before", "after"))
+    right.hlines(range(size), before, after, color="#999999", linewidth=0.8)
+    right.plot(before, range(size), "o", mfc="none", color="#D55E00", label="with the plain mean")
+    right.plot(after, range(size), "o", color="#0072B2", label="with the step")
+    right.axvline(0, color="#000000", linewidth=0.8)
+    right.set(xlim=(-1.05, 1.05), ylim=(size - 0.5, -0.5), xlabel="cosine of each update")
+    for axis in (left.xaxis, left.yaxis, right.yaxis):
+        axis.set_ticks(range(size), labels if size <= 20 else [""] * size)
+    right.spines[["top", "right"]].set_visible(False)
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False, fontsize="small")
     return figure
 
 
