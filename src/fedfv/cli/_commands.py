@@ -1,6 +1,7 @@
 """Run an experiment, and look at what there is."""
 
 import signal
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,9 +13,10 @@ from fedfv.aggregators import AGGREGATORS
 from fedfv.cli._app import Folder, app, err, out
 from fedfv.cli._read import read_tables, set_key
 from fedfv.cli._show import result_table, watching
-from fedfv.experiments import Experiment, build_federation, bundled, run
+from fedfv.experiments import Experiment, Progress, build_federation, bundled, run
 from fedfv.models import MODELS
 from fedfv.reports import (
+    TensorBoard,
     class_counts,
     group_by_seed,
     plot_partition,
@@ -43,6 +45,9 @@ def run_command(
     directory: Annotated[
         Path | None, typer.Option("--out", help="Where to keep the run; default runs/NAME-seedS.")
     ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write what TensorBoard shows, while it runs, into DIR.")
+    ] = None,
     folder: Folder = None,
 ) -> None:
     """Run an experiment, or go on with one that was cut off: the same command does both."""
@@ -55,8 +60,15 @@ def run_command(
     if directory is None:  # a run directory goes on in its own place
         directory = Path(experiment) if Path(experiment).is_dir() else Path("runs") / f"{name}-seed{wanted.seed}"
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
+    board = None if tensorboard is None else TensorBoard(tensorboard)
     try:
-        with watching(wanted.rounds) as watch:
+        with watching(wanted.rounds) as bar, closing(board) if board else nullcontext():
+
+            def watch(where: Progress) -> None:
+                bar(where)
+                if board is not None:
+                    board(where)
+
             run(wanted, directory, data=folder, watch=watch)
     except KeyboardInterrupt:
         err.print(

@@ -26,6 +26,7 @@ class Progress(NamedTuple):
     rounds: int
     accuracies: list[float]
     replied: int | None  # how many clients did in the last round; None before the first
+    record: dict[str, Any] | None = None  # of the last round
 
 
 def run(
@@ -78,10 +79,11 @@ def run(
     try:
         for server, replies in simulate(clients, watched, sample, done, rounds):
             evaluation = look(server) if due(server.round, experiment.evaluate_every) else None
-            place.append(_record(server.round, replies, evaluation, watched.seen))
+            record = _record(server.round, replies, evaluation, watched.seen)
+            place.append(record)
             done = server
             accuracies = accuracies if evaluation is None else evaluation.accuracies.tolist()
-            watch(Progress(server.round, rounds, accuracies, 0 if replies is None else len(replies.clients)))
+            watch(Progress(server.round, rounds, accuracies, len(record["replied"]), record))
             if server.round == rounds or time.monotonic() > saved + _SAVE_AFTER:
                 place.save(to_tensors(server))
                 saved = time.monotonic()

@@ -7,6 +7,7 @@ from fedfv.reports._ranking import Ranked, best_of_each_rule, check_metric, rank
 from fedfv.reports._results import PartResults, collect, environments_of, load_results, save_results
 from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
 from fedfv.reports._summary import HEADINGS, Row, label, row_of, summarise
+from fedfv.reports._tensorboard import TensorBoard
 from fedfv.reports._write import write_run_figures, write_run_tables, write_study
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Ranked",
     "Row",
     "Run",
+    "TensorBoard",
     "Unreadable",
     "as_json",
     "as_markdown",

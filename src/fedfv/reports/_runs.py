@@ -46,7 +46,8 @@ def read_runs(directories: Iterable[str | Path]) -> tuple[list[Run], list[Unread
         try:
             runs.append(_read(RunDirectory(path)))
         except (ConfigError, RunError) as error:
-            unreadable.append(Unreadable(path, str(error)))
+            said = str(error)
+            unreadable.append(Unreadable(path, said if str(path) in said else f"{path}: {said}"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
             unreadable.append(Unreadable(path, f"{path} is no run that can be read ({type(error).__name__}: {error})."))
     return runs, unreadable

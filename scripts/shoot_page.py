@@ -1,0 +1,38 @@
+"""Pictures of the report page for the docs, from a page that `fedfv reproduce table3` wrote.
+
+    python scripts/shoot_page.py reproduction/table3.html
+"""
+
+import sys
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+IMAGES = Path(__file__).parent.parent / "docs/images"
+
+
+def shoot(file: Path, chromium: str = "/usr/bin/chromium") -> None:
+    """The curves in light, and the lens in both."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for scheme, section, name in (
+            ("light", "h-curves", "report-curves"),
+            ("light", "h-lens", "report-lens"),
+            ("dark", "h-lens", "report-lens-dark"),
+        ):
+            page = browser.new_page(viewport={"width": 1180, "height": 900}, color_scheme=scheme)
+            page.goto(file.absolute().as_uri())
+            page.wait_for_selector("html[data-ready=yes]")
+            page.locator("#lens-run").select_option(label="FedFV(alpha=0.334, tau=0), seed 0")
+            page.locator("#lens-round").focus()
+            for _ in range(9):
+                page.keyboard.press("ArrowRight")
+            page.locator("#lens-round").blur()
+            page.add_style_tag(content="section { padding: 1px 16px 8px; }")
+            page.wait_for_timeout(500)
+            page.locator(f"section[aria-labelledby={section}]").screenshot(path=IMAGES / f"{name}.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    shoot(Path(sys.argv[1]))
