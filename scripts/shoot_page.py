@@ -1,6 +1,6 @@
 """Pictures of the report page for the docs, from a page that `fedfv reproduce table3` wrote.
 
-    python scripts/shoot_page.py reproduction/table3.html
+python scripts/shoot_page.py reproduction/table3.html
 """
 
 import sys
