@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test lint unit deployment slow flower bench reproduce docs clean
+.PHONY: test lint unit deployment slow flower bench guard reproduce docs clean
 
 test: lint unit
 
@@ -28,9 +28,14 @@ deployment: .venv/.ready
 slow: .venv/.ready
 	$(BIN)/pytest -m slow
 
+# fedfv beside its peers, into docs/performance.md: about half an hour on an idle machine.
 bench: .venv/.ready
-	$(BIN)/python benchmarks/aggregation.py
-	$(BIN)/python benchmarks/simulation.py
+	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/write_performance.py
+
+# Fails if something has become much slower than recorded.
+guard: .venv/.ready
+	$(BIN)/python benchmarks/guard.py
 
 # Table 3 of the paper, every cell beside the printed one, with the data that come with the package.
 reproduce: .venv/.ready

@@ -1,0 +1,242 @@
+"""fedfv beside its peers: the same work on the same data, in turns, one process at a time.
+
+    python benchmarks/compare.py [--out benchmarks/results.json] [--quick]
+
+Each peer gets an environment of its own under `.bench/`, from `peers/NAME.txt`. One that cannot be installed, or is not
+done in time, is named with the reason.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedfv.experiments import build_federation, paper_study
+
+HERE = Path(__file__).parent
+PEERS = HERE / "peers"
+ENVIRONMENTS = HERE.parent / ".bench"
+
+NAMES = ("flgo", "torchjd", "flower", "pfl")
+MAIN_PINS = ("flgo==", "torchjd==", "flwr==", "ray==", "pfl==")
+
+# m, d and the taus; FLGo keeps each update as a module, so what it can hold is less.
+AGGREGATIONS = [
+    (3, 660_000, (0, 1, 10)),
+    (10, 660_000, (0, 1, 10)),
+    (50, 660_000, (0, 1, 10)),
+    (10, 10_000, (0, 10)),
+    (10, 100_000, (0, 10)),
+    (10, 10_000_000, (0, 1)),
+    (100, 100_000, (0, 10)),
+    (500, 10_000, (0, 10)),
+]
+QUICK = [(10, 660_000, (0, 10))]
+ROUNDS = {"cifar10": (11, 10), "mnist": (1, 3), "small": (2, 3)}  # warm-up, measured
+PATIENCE = 300.0  # seconds for one process
+WAYS = {"flgo": [{"threads": 1}, {"threads": os.cpu_count()}]}  # its default is one
+
+
+class Peers:
+    """The environments, and what is run in them."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.left_out: dict[str, str] = {}
+        self.pythons = {"fedfv": Path(sys.executable)}
+        for name in names:
+            self._install(name)
+
+    def _install(self, name: str) -> None:
+        folder = ENVIRONMENTS / name
+        python = folder / "bin/python"
+        wanted = (PEERS / f"{name}.txt").read_text()
+        ready = folder / "ready.txt"
+        if not ready.is_file() or ready.read_text() != wanted:
+            print(f"setting up {name} ...", flush=True)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]
+            # The peer's own pins, not those of this project.
+            environment = {key: value for key, value in os.environ.items() if key != "PIP_CONSTRAINT"}
+            done = subprocess.run(
+                [*install, PEERS / f"{name}.txt"], capture_output=True, text=True, env=environment, timeout=1200
+            )
+            if done.returncode:
+                self.left_out[name] = f"cannot be installed: {done.stderr.strip().splitlines()[-1]}"
+                return
+            ready.write_text(wanted)
+        self.pythons[name] = python
+
+    def run(self, name: str, task: str, **parameters: Any) -> dict[str, Any]:
+        """What a worker measured, with the time of its whole process; or why there is nothing."""
+        command = [str(self.pythons[name]), str(PEERS / f"{name}_worker.py"), task, json.dumps(parameters)]
+        begin = time.perf_counter()
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            return {"failed": f"not finished in {PATIENCE:.0f} s"}
+        whole = time.perf_counter() - begin
+        if done.returncode:
+            return {"failed": (done.stderr.strip().splitlines() or ["no word"])[-1][:200]}
+        found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        return found | {"process": whole}
+
+    def in_turns(self, names: Sequence[str], task: str, turns: int, **parameters: Any) -> dict[str, Any]:
+        """Of each the median of all repetitions, the smallest and the largest median of a turn, and the peak memory.
+
+        Of a peer that can be run in several ways, the best.
+        """
+        ways = [(name, way) for name in names if name in self.pythons for way in WAYS.get(name, [{}])]
+        found: list[list[dict[str, Any]]] = [[] for _ in ways]
+        for _ in range(turns):
+            for (name, way), own in zip(ways, found, strict=True):
+                if not any("failed" in each for each in own):
+                    own.append(self.run(name, task, **parameters, **way))
+                    print(f"{task} {parameters | way}: {name} {_told(own[-1])}", flush=True)
+        best: dict[str, Any] = {}
+        for (name, way), own in zip(ways, found, strict=True):
+            summary = _summary(own) | way
+            if name not in best or summary.get("median", math.inf) < best[name].get("median", math.inf):
+                best[name] = summary
+        return best
+
+
+def _told(found: dict[str, Any]) -> str:
+    return found.get("failed") or f"{statistics.median(found['seconds']) * 1e3:.1f} ms, {found['peak_mb']:.0f} MB"
+
+
+def _summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
+    if failed := [each["failed"] for each in turns if "failed" in each]:
+        return {"failed": failed[0]}
+    medians = [statistics.median(each["seconds"]) for each in turns]
+    return {
+        "median": statistics.median(second for each in turns for second in each["seconds"]),
+        "low": min(medians),
+        "high": max(medians),
+        "process": statistics.median(each["process"] for each in turns),
+        "peak_mb": max(each["peak_mb"] for each in turns),
+    }
+
+
+def aggregation(peers: Peers, turns: int, cases: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[dict[str, Any]]:
+    """FedFV against FLGo's and, without a memory, TorchJD's PCGrad; and against one reading of the same numbers."""
+    found = []
+    for m, d, taus in cases:
+        for tau in taus:
+            names = ["fedfv", "flgo", *(["torchjd"] if tau == 0 else [])]
+            slow = m * m * d > 10**9 or m >= 100
+            case = {"m": m, "d": d, "tau": tau}
+            times = peers.in_turns(names, "aggregation", 1 if slow else turns, **case, repetitions=2 if slow else 5)
+            reading = peers.in_turns(["fedfv"], "reading", turns, **case, repetitions=5)
+            found.append({**case, "peers": times, "reading": reading["fedfv"]["median"]})
+    return found
+
+
+def growth(peers: Peers, turns: int) -> list[dict[str, Any]]:
+    """How the cost of ours grows with the number of all clients."""
+    case = {"m": 10, "d": 100_000, "tau": 10}
+    return [
+        {
+            "clients": clients,
+            **peers.in_turns(["fedfv"], "aggregation", turns, **case, repetitions=9, clients=clients)["fedfv"],
+        }
+        for clients in (110, 1000, 10_000, 100_000, 1_000_000)
+    ]
+
+
+def rounds(peers: Peers, turns: int) -> dict[str, Any]:
+    """Whole rounds, against their arithmetic at the rate of a plain matrix product."""
+    found = {}
+    for workload, (warmup, measured) in ROUNDS.items():
+        # In turns with the rounds, since the machine's rate changes with what else it does.
+        times = peers.in_turns(
+            ["fedfv", "flgo", "flower", "pfl"], "rounds", turns, workload=workload, warmup=warmup, rounds=measured
+        )
+        floor = peers.in_turns(["fedfv"], "floor", turns, workload=workload)["fedfv"]["median"]
+        found[workload] = {"peers": times, "floor": floor}
+    return found
+
+
+def job(peers: Peers, turns: int) -> dict[str, Any]:
+    """Table 3's FedAvg, one seed, from the start of the process to its end."""
+    part = paper_study("table3").parts[0]
+    (row,) = part.find(["fedavg"])
+    federation = build_federation(part.run_of(row, 0))
+    arrays = {}
+    for client in range(3):
+        for split in ("train", "test"):
+            inputs, targets = federation.examples(split, client)
+            arrays[f"{split}_inputs_{client}"] = inputs.reshape(len(inputs), -1).numpy()
+            arrays[f"{split}_targets_{client}"] = targets.numpy()
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "table3.npz"
+        np.savez(data, **arrays)
+        return peers.in_turns(["fedfv", "flgo", "flower", "pfl"], "job", turns, data=str(data), rounds=201)
+
+
+def scale(peers: Peers) -> dict[str, Any]:
+    """A crowd of clients, and updates that are larger than the memory that is used for them."""
+    crowd = peers.in_turns(["fedfv", "pfl", "flgo", "flower"], "rounds", 1, workload="crowd", warmup=1, rounds=3, tau=1)
+    return {"crowd": crowd, "mapped": peers.in_turns(["fedfv"], "mapped", 1, m=32, d=10**8)["fedfv"]}
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory),
+        "torch": torch.__version__,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    parser.add_argument("--quick", action="store_true", help="one turn of a few cases, to see that all of it runs")
+    arguments = parser.parse_args()
+    begin = time.monotonic()
+    peers = Peers(NAMES)
+    turns = 1 if arguments.quick else 3
+    results: dict[str, Any] = {
+        "machine": machine(),
+        "pins": {
+            name: [line for line in (PEERS / f"{name}.txt").read_text().split() if line.partition("==")[0] in known]
+            for name, known in {
+                "flgo": ["flgo"],
+                "torchjd": ["torchjd"],
+                "flower": ["flwr", "ray"],
+                "pfl": ["pfl"],
+            }.items()
+        },
+        "rounds": rounds(peers, turns),
+        "job": job(peers, turns),
+        "aggregation": aggregation(peers, turns, QUICK if arguments.quick else AGGREGATIONS),
+        "growth": growth(peers, turns),
+        "scale": {} if arguments.quick else scale(peers),
+        "left_out": peers.left_out,
+    }
+    results["minutes"] = round((time.monotonic() - begin) / 60, 1)
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"{arguments.out}, after {results['minutes']} minutes")
+
+
+if __name__ == "__main__":
+    main()

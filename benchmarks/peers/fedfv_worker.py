@@ -1,0 +1,156 @@
+"""fedfv, in the same harness as its peers."""
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from workloads import WORKLOADS, Stopwatch, Workload, main
+
+from fedfv import FedFV, MappedMatrix, Replies, start, step
+from fedfv.data import Federation, Index
+from fedfv.experiments import paper_study, run
+from fedfv.models import flatten
+from fedfv.sampling import Uniform
+from fedfv.simulation import Round, simulate
+from fedfv.training import BatchedClients, LocalSGD, keep_freed_memory
+
+
+def aggregation(m: int, d: int, tau: int, repetitions: int, clients: int | None = None) -> list[float]:
+    """From the clients' models to the new one: the updates, FedFV with a full history, and the step."""
+    rule, watch = FedFV(alpha=0.1, tau=tau), Stopwatch()
+    generator = torch.Generator().manual_seed(0)
+    server = start(rule, clients or (tau + 1) * m, torch.zeros(d))
+
+    def models() -> torch.Tensor:
+        """Updates that are independent of each other: about half of all pairs conflict."""
+        return server.params - torch.randn(m, d, generator=generator)
+
+    def replies(round: int, models: torch.Tensor) -> Replies:
+        return Replies(
+            round=round,
+            clients=torch.arange(m) + round % (tau + 1) * m,
+            updates=server.params - models,
+            losses=torch.rand(m, generator=generator),
+            sizes=torch.ones(m),
+            accuracies=torch.full((m,), 0.5),
+        )
+
+    for round in range(tau):
+        server = step(rule, replies(round, models()), server)
+    last = models()
+    for _ in range(1 + repetitions):
+        with watch.lap():
+            step(rule, replies(tau, last), server)
+    return watch.seconds[1:]
+
+
+def reading(m: int, d: int, tau: int, repetitions: int) -> list[float]:
+    """One reading of the updates of the round and of those that are remembered."""
+    matrix, watch = torch.ones(m * (tau + 1), d), Stopwatch()
+    for _ in range(repetitions + 1):
+        with watch.lap():
+            matrix.sum()
+    return watch.seconds[1:]
+
+
+def floor(workload: str) -> list[float]:
+    """What the arithmetic of a round takes at the rate of a product of two matrices."""
+    work, watch = WORKLOADS[workload], Stopwatch()
+    A = torch.randn(2000, 2000)
+    for _ in range(11):
+        with watch.lap():
+            A @ A
+    rate = 2 * 2000**3
+    return [operations(work) / rate * seconds for seconds in watch.seconds[1:]]
+
+
+def operations(work: Workload) -> float:
+    """Floating-point operations of a round: forward, and the gradients of all weights and all inputs but the first."""
+    passes = []
+    inputs = torch.zeros(1, *work.shape)
+    for layer in work.model():
+        outputs = layer(inputs)
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            places = outputs.numel() // outputs.shape[1]
+            passes.append(2 * places * layer.weight.numel())
+        inputs = outputs
+    return work.count * work.examples * (3 * sum(passes) - passes[0])
+
+
+def round_of(workload: str, tau: int) -> Iterator[Round]:
+    """Rounds of FedFV, without end."""
+    keep_freed_memory()
+    work = WORKLOADS[workload]
+    model = work.model()
+    inputs, targets = zip(*map(work.data, range(work.clients)), strict=True)
+    train = Index(torch.arange(work.clients * work.examples), torch.arange(work.clients + 1) * work.examples)
+    nothing = Index(torch.zeros(0, dtype=torch.long), torch.zeros(work.clients + 1, dtype=torch.long))
+    federation = Federation(torch.cat(inputs), torch.cat(targets), train, nothing, nothing, work.classes)
+    del inputs, targets
+    rule, sample = FedFV(alpha=0.1, tau=tau), Uniform(work.clients, work.count, seed=0)
+    clients = BatchedClients(federation, model, LocalSGD(lr=work.lr))
+    return simulate(clients, rule, sample, start(rule, work.clients, flatten(model)), rounds=10**9)
+
+
+def rounds(workload: str, warmup: int, rounds: int, tau: int = 10) -> list[float]:
+    """Each of some rounds of FedFV."""
+    going, watch = round_of(workload, tau), Stopwatch()
+    for _ in range(warmup):
+        next(going)
+    for _ in range(rounds):
+        with watch.lap():
+            next(going)
+    return watch.seconds
+
+
+def job(data: str, rounds: int) -> list[float]:
+    """Table 3's FedAvg as an experiment, with records and checkpoints; `data` is what the others read."""
+    watch = Stopwatch()
+    part = paper_study("table3").parts[0]
+    (row,) = part.find(["fedavg"])
+    with watch.lap(), tempfile.TemporaryDirectory() as folder:
+        run(dataclasses.replace(part.run_of(row, 0), rounds=rounds), Path(folder) / "run")
+    return watch.seconds
+
+
+def mapped(m: int, d: int) -> list[float]:
+    """Updates in a file that is mapped into memory."""
+    watch = Stopwatch()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "updates.npy"
+        with path.open("wb") as file:
+            header = {"descr": "<f4", "fortran_order": False, "shape": (m, d)}
+            np.lib.format.write_array_header_1_0(file, header)
+            piece = torch.randn(1 << 22, generator=torch.Generator().manual_seed(0)).numpy()
+            for row in range(m):
+                for begin in range(0, d, len(piece)):
+                    file.write(np.roll(piece[: d - begin], 997 * row).tobytes())
+        replies = Replies(
+            round=0,
+            clients=torch.arange(m),
+            updates=MappedMatrix(path),
+            losses=torch.rand(m),
+            sizes=torch.ones(m),
+            accuracies=torch.full((m,), 0.5),
+        )
+        rule = FedFV(alpha=0.1, tau=0)
+        with watch.lap():
+            rule(replies, rule.init(m, d))
+    return watch.seconds
+
+
+if __name__ == "__main__":
+    main(
+        {
+            "aggregation": aggregation,
+            "reading": reading,
+            "rounds": rounds,
+            "floor": floor,
+            "job": job,
+            "mapped": mapped,
+        }
+    )

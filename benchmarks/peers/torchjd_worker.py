@@ -1,0 +1,23 @@
+"""TorchJD 0.18.0, in the same harness as fedfv."""
+
+import torch
+from torchjd.aggregation import PCGrad
+from workloads import Stopwatch, main
+
+
+def aggregation(m: int, d: int, tau: int, repetitions: int) -> list[float]:
+    """From the clients' models to the new one: the updates, PCGrad, and the step."""
+    if tau:
+        raise ValueError("PCGrad has no memory: tau has to be 0")
+    rule, watch = PCGrad(), Stopwatch()
+    generator = torch.Generator().manual_seed(0)
+    params = torch.zeros(d)
+    models = params - torch.randn(m, d, generator=generator)
+    for _ in range(1 + repetitions):
+        with watch.lap():
+            params - rule(params - models)
+    return watch.seconds[1:]
+
+
+if __name__ == "__main__":
+    main({"aggregation": aggregation})

@@ -1,0 +1,178 @@
+"""docs/performance.md and its figures, from benchmarks/results.json.
+
+python benchmarks/write_performance.py
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+ROOT = Path(__file__).parent.parent
+PAGE, IMAGES, RESULTS = ROOT / "docs/performance.md", ROOT / "docs/images", ROOT / "benchmarks/results.json"
+TITLES = {
+    "fedfv": "fedfv",
+    "flgo": "FLGo",
+    "torchjd": "TorchJD PCGrad",
+    "flower": "Flower simulation",
+    "pfl": "pfl-research",
+}
+COLOURS = {"fedfv": "#0072B2", "flgo": "#D55E00", "torchjd": "#009E73", "reading": "#777777"}
+WORKLOADS = {"cifar10": "CIFAR-10", "mnist": "MNIST CNN", "small": "100 small clients"}
+
+
+def told(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    >>> told(0.0123), told(2.5), told(150.0)
+    ('12.3 ms', '2.50 s', '150 s')
+    """
+    if seconds < 1:
+        return f"{1e3 * seconds:.3g} ms"
+    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def cell(found: dict[str, Any] | None, ours: float, measure: str = "median") -> str:
+    """A peer's time, and how many times ours it is."""
+    if found is None:
+        return ""
+    if "failed" in found:
+        return found["failed"]
+    return f"{told(found[measure])} ({found[measure] / ours:.1f} x)"
+
+
+def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def aggregation(results: dict[str, Any]) -> str:
+    lines = []
+    for case in results["aggregation"]:
+        ours = case["peers"]["fedfv"]
+        lines.append(
+            [
+                f"{case['m']}, {case['d']:,}, {case['tau']}",
+                f"{told(ours['median'])} ({told(ours['low'])} to {told(ours['high'])})",
+                f"{ours['median'] / case['reading']:.1f}",
+                cell(case["peers"].get("flgo"), ours["median"]),
+                cell(case["peers"].get("torchjd"), ours["median"]),
+            ]
+        )
+    return table(["m, d, tau", "fedfv", "in readings of the data", "FLGo", "TorchJD PCGrad"], lines)
+
+
+def rounds(results: dict[str, Any]) -> str:
+    lines = []
+    for name, found in results["rounds"].items():
+        peers, ours = found["peers"], found["peers"]["fedfv"]
+        lines.append(
+            [
+                WORKLOADS[name],
+                f"{told(ours['median'])} ({told(ours['low'])} to {told(ours['high'])})",
+                f"{ours['median'] / found['floor']:.2f} x {told(found['floor'])}",
+                *(cell(peers.get(peer), ours["median"]) for peer in ("flgo", "flower", "pfl")),
+            ]
+        )
+    return table(["a round", "fedfv", "of the floor", "FLGo", "Flower simulation", "pfl-research"], lines)
+
+
+def job(results: dict[str, Any]) -> str:
+    found = results["job"]
+    ours = found["fedfv"]["process"]
+    lines = [[TITLES[peer], cell(each, ours, "process")] for peer, each in found.items()]
+    return table(["", "start to end"], lines)
+
+
+def scale(results: dict[str, Any]) -> str:
+    crowd, mapped = results["scale"]["crowd"], results["scale"]["mapped"]
+    ours = crowd["fedfv"]["median"]
+    lines = [
+        [TITLES[peer], cell(each, ours), "" if "failed" in each else f"{each['peak_mb'] / 1024:.1f} GB"]
+        for peer, each in crowd.items()
+    ]
+    text = table(["100,000 clients, 1000 a round", "a round", "peak memory"], lines)
+    return (
+        f"{text}\n\n32 updates of 100 million parameters, 12.8 GB in a file: {told(mapped['median'])}, with a peak of "
+        f"{mapped['peak_mb'] / 1024:.1f} GB."
+    )
+
+
+def method(results: dict[str, Any]) -> str:
+    machine = results["machine"]
+    text = (
+        f"Measured on {machine['cores']} cores ({machine['cpu']}) with {machine['memory_gb']} GB and torch "
+        f"{machine['torch']}, against {', '.join(results['versions'])}; {results['minutes']} minutes in all."
+    )
+    for name, why in results["left_out"].items():
+        text += f" {TITLES[name]} is left out: {why}."
+    return text
+
+
+def plot(results: dict[str, Any]) -> None:
+    """How the cost grows with d, m, tau, and the number of all clients."""
+    figure = Figure(figsize=(11, 3.4), dpi=150, layout="constrained")
+    panels = figure.subplots(1, 4)
+    cases = results["aggregation"]
+    ways: list[tuple[str, str, Callable[[dict[str, Any]], bool]]] = [
+        ("d", "parameters, with m = 10, tau = 0", lambda case: case["m"] == 10 and case["tau"] == 0),
+        ("m", "clients of a round, with d = 660,000, tau = 0", lambda case: case["d"] == 660_000 and case["tau"] == 0),
+        ("tau", "rounds remembered, with m = 10, d = 660,000", lambda case: (case["m"], case["d"]) == (10, 660_000)),
+    ]
+    for axes, (key, label, wanted) in zip(panels, ways, strict=False):
+        chosen = sorted(filter(wanted, cases), key=lambda case: case[key])
+        for name in ("fedfv", "flgo", "torchjd"):
+            found = [(case[key], case["peers"].get(name, {}).get("median")) for case in chosen]
+            points = [point for point in found if point[1] is not None]
+            if points:
+                axes.plot(*zip(*points, strict=True), "o-", color=COLOURS[name], label=TITLES[name], ms=4)
+        read = [(case[key], case["reading"]) for case in chosen]
+        axes.plot(*zip(*read, strict=True), ":", color=COLOURS["reading"], label="one reading of the data")
+        axes.set(xlabel=label, yscale="log", xscale="symlog" if key == "tau" else "log")
+    last = panels[3]
+    last.plot(
+        [each["clients"] for each in results["growth"]],
+        [each["median"] for each in results["growth"]],
+        "o-",
+        color=COLOURS["fedfv"],
+        ms=4,
+    )
+    last.set(
+        xlabel="clients in all, with m = 10, d = 100,000, tau = 10",
+        xscale="log",
+        yscale="log",
+        ylim=panels[0].get_ylim(),
+    )
+    panels[0].set_ylabel("seconds")
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.xaxis.label.set_fontsize("small")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+    figure.savefig(IMAGES / "performance.png")
+
+
+def main() -> None:
+    results = json.loads(RESULTS.read_text())
+    text = PAGE.read_text()
+    for name, make in {
+        "method": method,
+        "rounds": rounds,
+        "job": job,
+        "aggregation": aggregation,
+        "scale": scale,
+    }.items():
+        filled = f"<!-- {name} -->\n\n{make(results)}\n\n<!-- /{name} -->"
+        text, count = re.subn(
+            rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _, filled=filled: filled, text, flags=re.DOTALL
+        )
+        if count != 1:
+            raise SystemExit(f"{PAGE} must have one pair of marks for {name}")
+    PAGE.write_text(text)
+    plot(results)
+
+
+if __name__ == "__main__":
+    main()
