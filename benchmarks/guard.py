@@ -3,16 +3,20 @@
     python benchmarks/guard.py [--record]
 
 Prints each ratio beside the recorded one, and fails if one is more than `GENEROUS` times as large: a machine that is
-busy with something else changes both sides of a ratio, so what is left is mostly ours.
+busy with something else changes both sides of a ratio, so what is left is mostly ours. One thread, since two that wait
+for each other on a busy machine measure how busy it is.
 """
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"  # before they are imported
 
 import torch
 
