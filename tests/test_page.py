@@ -11,7 +11,8 @@ import torch
 from fedfv import FedAvg, FedFV, metrics
 from fedfv.cli import main
 from fedfv.experiments import RunDirectory, changed, paper_study, run
-from fedfv.reports import page_of, read_runs
+from fedfv.reports import group_by_seed, page_of, read_runs, rows_of
+from fedfv.training import LocalSGD
 from tests.experiments.helpers import small, write_data
 
 
@@ -75,6 +76,19 @@ def test_the_lens_of_the_page_is_that_of_the_records(folder: Path) -> None:
         assert look["against"] == pytest.approx(
             sum(cosine < 0 for cosine in record["lens"]["after"]) / len(record["replied"])
         )
+
+
+def test_runs_of_the_same_rule_are_told_apart_by_what_differs(folder: Path, tmp_path: Path) -> None:
+    first = RunDirectory(folder / "fair-0").experiment()
+    for name, lr in (("slow", 0.01), ("fast", 0.5)):
+        run(changed(first, training=LocalSGD(lr=lr)), tmp_path / name)
+    runs, _ = read_runs([folder / "fair-0", tmp_path / "slow", tmp_path / "fast", folder / "average-0"])
+    assert [row.label for row in rows_of(group_by_seed(runs))] == [
+        "FedFV(tau=2), training.lr=0.1, training.batch_size=10",
+        "FedFV(tau=2), training.lr=0.01",
+        "FedFV(tau=2), training.lr=0.5",
+        "FedAvg()",
+    ]
 
 
 def test_the_page_asks_for_nothing_from_elsewhere(folder: Path) -> None:

@@ -196,7 +196,8 @@ def over_network(scratch: Path, arguments: argparse.Namespace, out: Path) -> Non
         sys.exit(f"the run is {status}:\n{(scratch / 'flower/flower-superlink.log').read_text()}")
     table3 = experiment(ROWS[arguments.rule], arguments.seed)
     run(dataclasses.replace(table3, rounds=arguments.rounds), simulated.path)
-    subprocess.run([BIN / "fedfv", "report", networked.path, simulated.path], check=True)
+    report = [BIN / "fedfv", "report", networked.path, simulated.path, "--out", out / "report.html"]
+    subprocess.run(report, check=True)
     ours, theirs = (directory.load()["params"] for directory in (networked, simulated))
     if torch.equal(ours, theirs):
         print("The models over the network and in the simulator are the same, bit for bit.")

@@ -21,7 +21,7 @@ from fedfv.reports import (
     group_by_seed,
     plot_partition,
     read_runs,
-    row_of,
+    rows_of,
     summarise,
     write_page,
     write_run_figures,
@@ -115,11 +115,11 @@ def report(
     for each in unreadable:
         err.print(f"fedfv: not shown: {each.why}", highlight=False, soft_wrap=True)
     groups = group_by_seed(runs)
-    rows = [row_of(group) for group in groups]
+    rows = rows_of(groups)
     out.print(result_table(rows))
     files = [file]
     if figures is not None:
-        files += write_run_figures(figures, groups)
+        files += write_run_figures(figures, groups, rows)
     if tables is not None:
         files += write_run_tables(tables, rows)
     out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from fedfv import metrics
 from fedfv.cli._app import err
 from fedfv.experiments import ManyProgress
 from fedfv.experiments import Progress as Where
-from fedfv.reports import HEADINGS, Ranked, Row, best_of_each_rule, label
+from fedfv.reports import HEADINGS, Ranked, Row, best_of_each_rule
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 _RANKED = ("mean", "std", "worst", "best")
@@ -97,7 +97,7 @@ def result_table(rows: Sequence[Row]) -> Table:
     for name in ("seeds", *(HEADINGS[metric] for metric in columns)):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(label(row.rule), str(len(row.seeds)), *(row.cell(metric, "±") for metric in columns))
+        table.add_row(row.label, str(len(row.seeds)), *(row.cell(metric, "±") for metric in columns))
     return table
 
 

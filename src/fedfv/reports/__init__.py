@@ -6,7 +6,7 @@ from fedfv.reports._page import page_of, write_page
 from fedfv.reports._ranking import Ranked, best_of_each_rule, check_metric, rank, ranking_markdown, write_ranking
 from fedfv.reports._results import PartResults, collect, environments_of, load_results, save_results
 from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
-from fedfv.reports._summary import HEADINGS, Row, label, row_of, summarise
+from fedfv.reports._summary import HEADINGS, Row, rows_of, summarise
 from fedfv.reports._tensorboard import TensorBoard
 from fedfv.reports._write import write_run_figures, write_run_tables, write_study
 
@@ -26,7 +26,6 @@ __all__ = [
     "collect",
     "environments_of",
     "group_by_seed",
-    "label",
     "load_results",
     "page_of",
     "plot_clients",
@@ -36,7 +35,7 @@ __all__ = [
     "rank",
     "ranking_markdown",
     "read_runs",
-    "row_of",
+    "rows_of",
     "save_results",
     "summarise",
     "write_page",

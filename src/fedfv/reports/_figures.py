@@ -16,7 +16,7 @@ from fedfv.experiments import StudyRow
 from fedfv.reports._comparison import cells_of, values_of
 from fedfv.reports._results import PartResults
 from fedfv.reports._runs import Run
-from fedfv.reports._summary import Row, curve_of, label, row_of
+from fedfv.reports._summary import Row, curve_of
 
 # Okabe and Ito's colours, which people who see fewer colours can tell apart; after them they begin again, lighter.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
@@ -54,7 +54,7 @@ def plot_partition(federation: Federation) -> Figure:
     return figure
 
 
-def plot_clients(rows: list[Row]) -> Figure:
+def plot_clients(rows: Sequence[Row]) -> Figure:
     """What each client got, rule against rule: a bar for each if they have names, else a line from worst to best.
 
     Bars and lines are means over seeds; what stands on them is the standard deviation.
@@ -68,10 +68,10 @@ def plot_clients(rows: list[Row]) -> Figure:
         if named:
             width = 0.8 / len(rows)
             places = np.arange(len(mean)) + (i - (len(rows) - 1) / 2) * width
-            axes.bar(places, mean, 0.92 * width, yerr=spread, color=colour, label=label(row.rule))
+            axes.bar(places, mean, 0.92 * width, yerr=spread, color=colour, label=row.label)
             axes.set_xticks(range(len(mean)), row.names)
         else:
-            axes.plot(mean, color=colour, label=label(row.rule))
+            axes.plot(mean, color=colour, label=row.label)
             axes.fill_between(range(len(mean)), mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
             axes.set_xlabel("clients, from worst to best")
     axes.set_ylabel("test accuracy in per cent")
@@ -102,11 +102,11 @@ def plot_curves(all_results: Sequence[PartResults]) -> Figure:
     return figure
 
 
-def plot_run_curves(groups: Sequence[Sequence[Run]]) -> Figure:
+def plot_run_curves(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> Figure:
     """Mean and dispersion of the clients' accuracy against rounds, a line for each group of seeds with its spread."""
     figure = Figure(figsize=(8, 3.2), dpi=150, layout="constrained")
     panels = figure.subplots(1, 2)
-    curves = [(label(row_of(group).rule), curve_of(group)) for group in groups]
+    curves = [(row.label, curve_of(group)) for group, row in zip(groups, rows, strict=True)]
     for axes, values_of_curve, title in zip(panels, ("means", "stds"), ("mean", "standard deviation"), strict=True):
         for (name, curve), colour in zip(curves, itertools.cycle(_COLOURS), strict=False):
             values = 100 * getattr(curve, values_of_curve)

@@ -21,7 +21,7 @@ from torch import Tensor
 from fedfv import metrics
 from fedfv.experiments import PAPER, ConfigError, paper_study
 from fedfv.reports._runs import Run, Unreadable, group_by_seed, same_but_for_seed
-from fedfv.reports._summary import HEADINGS, Row, curve_of, label, row_of
+from fedfv.reports._summary import HEADINGS, Row, curve_of, rows_of
 
 _HELP = {
     "rule": "with the parameters that are not the default",
@@ -61,7 +61,7 @@ def write_page(
 def page_of(runs: Sequence[Run], unreadable: Sequence[Unreadable] = (), title: str | None = None) -> str:
     """The page as text."""
     groups = group_by_seed(runs)
-    rows = [row_of(group) for group in groups]
+    rows = rows_of(groups)
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     looked_at = _lens(groups, rows)
     data = {
@@ -109,7 +109,7 @@ def _told(group: Sequence[Run], row: Row) -> dict[str, Any]:
     settings = group[0].settings
     simulated = settings.get("engine") != "flower"
     return {
-        "label": label(row.rule),
+        "label": row.label,
         "paper_name": name,
         "seeds": row.seeds,
         "rounds": min(row.rounds),
@@ -186,7 +186,7 @@ def _drawn(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[dict[st
         percent = 100 * row.accuracies
         drawn.append(
             {
-                "label": label(row.rule),
+                "label": row.label,
                 "colour": list(rules).index(kind) % _COLOURS,
                 "dash": rules[kind].index(i) % _DASHES,
                 "quiet": len(rows) >= _QUIET_FROM and i not in foremost,
@@ -242,7 +242,7 @@ def _lens(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[dict[str
         for run in group:
             looks = [record for record in run.records if "lens" in record]
             if looks:
-                found.append((f"{label(row.rule)}, seed {run.seed}", run is group[0], looks))
+                found.append((f"{row.label}, seed {run.seed}", run is group[0], looks))
     if sum(_numbers(looks) for _, _, looks in found) > _NUMBERS:
         found = [each for each in found if each[1]]
     too_many = sum(_numbers(looks) for _, _, looks in found) / _NUMBERS

@@ -29,6 +29,7 @@ class Row(NamedTuple):
     """What the clients of an experiment got from the model of the last evaluation, over its seeds."""
 
     rule: Any
+    label: str  # the rule, and what else tells this row from others of a table
     seeds: list[int]
     rounds: list[int]  # after how many rounds each seed was last evaluated
     metrics: dict[str, tuple[float, float]]  # mean and population standard deviation over the seeds
@@ -57,11 +58,15 @@ def summarise(directories: Iterable[str | Path]) -> list[Row]:
     runs, unreadable = read_runs(directories)
     if unreadable:
         raise RunError(unreadable[0].why)
-    return [row_of(group) for group in group_by_seed(runs)]
+    return rows_of(group_by_seed(runs))
 
 
-def row_of(group: Sequence[Run]) -> Row:
-    """The row of runs that differ in nothing but the seed."""
+def rows_of(groups: Sequence[Sequence[Run]]) -> list[Row]:
+    """A row for each group of runs that differ in nothing but the seed."""
+    return [_row(group, name) for group, name in zip(groups, _labels(groups), strict=True)]
+
+
+def _row(group: Sequence[Run], name: str) -> Row:
     lasts = [run.evaluations[-1] for run in group]
     accuracies, sizes = accuracies_of(lasts), torch.stack([test_sizes_of(run) for run in group])
     seen = (~(accuracies.isnan() | (sizes == 0)).any(dim=0)).nonzero().flatten()  # on a network a client may be away
@@ -73,6 +78,7 @@ def row_of(group: Sequence[Run]) -> Row:
     names = group[0].records[0]["names"]
     return Row(
         rule=build_rule(group[0].settings["aggregator"]),
+        label=name,
         seeds=[run.seed for run in group],
         rounds=[last["round"] for last in lasts],
         metrics=metrics,
@@ -81,6 +87,32 @@ def row_of(group: Sequence[Run]) -> Row:
         test_sizes=sizes,
         names=[names[client] for client in seen.tolist()] if names else [],
     )
+
+
+def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """The rule of each; where that is not enough, with the settings in which those of the same rule differ."""
+    rules = [label(build_rule(group[0].settings["aggregator"])) for group in groups]
+    settings = [_flat(group[0].settings) for group in groups]
+    labels = []
+    for rule, own, group in zip(rules, settings, groups, strict=True):
+        others = [each for other, each in zip(rules, settings, strict=True) if other == rule]
+        differing = [key for key in own if any(each.get(key) != own[key] for each in others)]
+        told = [rule, *(f"{key}={own[key]}" for key in differing if not key.startswith("aggregator."))]
+        if len(others) > 1 and len(told) == 1:
+            told.append(group[0].path.name)
+        labels.append(", ".join(told))
+    return labels
+
+
+def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested tables as one, with dots in the keys and without seeds."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{before}{key}.")
+        elif key != "seed":
+            found[f"{before}{key}"] = value
+    return found
 
 
 def curve_of(group: Sequence[Run]) -> Curve:

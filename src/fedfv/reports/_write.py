@@ -11,7 +11,7 @@ from fedfv.reports._comparison import as_json, as_markdown
 from fedfv.reports._figures import plot_clients, plot_curves, plot_lens, plot_run_curves, plot_tradeoff
 from fedfv.reports._results import PartResults, save_results
 from fedfv.reports._runs import Run
-from fedfv.reports._summary import HEADINGS, Row, label, row_of
+from fedfv.reports._summary import HEADINGS, Row
 
 
 def write_study(
@@ -40,10 +40,10 @@ def write_figures(results: Sequence[PartResults], folder: Path, stem: str) -> li
     return files
 
 
-def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]]) -> list[Path]:
+def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[Path]:
     """What clients got, how it got there, and the last round under the lens, as PNG and SVG."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = {"clients": plot_clients([row_of(group) for group in groups]), "curves": plot_run_curves(groups)}
+    figures = {"clients": plot_clients(rows), "curves": plot_run_curves(groups, rows)}
     looks = [record for group in groups for run in group for record in run.records[-1:] if "lens" in record]
     explained = [record for record in looks if "projected" in record["lens"]]
     if looks:
@@ -59,7 +59,7 @@ def write_run_tables(folder: Path, rows: Sequence[Row]) -> list[Path]:
     """The table of runs as Markdown, CSV and LaTeX."""
     folder.mkdir(parents=True, exist_ok=True)
     heads = ["rule", "seeds", *HEADINGS.values()]
-    cells = [[label(row.rule), str(len(row.seeds)), *(row.cell(metric) for metric in HEADINGS)] for row in rows]
+    cells = [[row.label, str(len(row.seeds)), *(row.cell(metric) for metric in HEADINGS)] for row in rows]
     files = [folder / f"runs.{ending}" for ending in ("md", "csv", "tex")]
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *cells]
     files[0].write_text("".join(f"| {' | '.join(line)} |\n" for line in lines))
@@ -68,7 +68,7 @@ def write_run_tables(folder: Path, rows: Sequence[Row]) -> list[Path]:
         writer.writerow(["rule", "seeds", *(f"{metric}{of}" for metric in HEADINGS for of in ("", "_seed_std"))])
         for row in rows:
             values = [value for metric in HEADINGS for value in row.metrics[metric]]
-            writer.writerow([label(row.rule), len(row.seeds), *values])
+            writer.writerow([row.label, len(row.seeds), *values])
     body = [" & ".join(map(_latex, line)) + r" \\" for line in [heads, *cells]]
     lines_of_tex = [rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}", r"\hline", body[0], r"\hline", *body[1:]]
     files[2].write_text("\n".join([*lines_of_tex, r"\hline", r"\end{tabular}"]) + "\n")
