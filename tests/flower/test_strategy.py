@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch.nn.functional import cross_entropy
 
@@ -208,6 +208,24 @@ def test_nodes_that_do_not_say_who_they_are_are_left_out(other: Any, caplog: pyt
     result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 1)
     assert result.train_metrics_clientapp[1]["replies"] == 3
     assert "does not say which client it is" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [None, Error(5, "the node is lost")], ids=["silent", "lost"])
+def test_a_node_that_cannot_say_who_it_is_for_now_is_asked_again(answer: Any) -> None:
+    grid = make_grid()
+    good, asked = grid._answer, []
+
+    def late(message: Message) -> Message | None:
+        if message.metadata.message_type == "query.who" and grid.nodes[message.metadata.dst_node_id] == 1:
+            asked.append(message)
+            if len(asked) == 1:
+                return None if answer is None else Message(answer, reply_to=message)
+        return good(message)
+
+    grid._answer = late  # type: ignore[method-assign]
+    result = make_strategy(count=4).start(grid, ArrayRecord(make_model().state_dict()), 2)
+    assert len(asked) == 2
+    assert result.train_metrics_clientapp[2]["replies"] == 4
 
 
 def test_an_app_with_functions_of_its_own_reports_the_loss_before_training() -> None:

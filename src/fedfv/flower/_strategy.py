@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -263,17 +264,21 @@ class FairStrategy(Strategy):
             time.sleep(1)
 
     def _identify(self, grid: Grid, nodes: list[int]) -> None:
+        """Asks these nodes which client they are; one that says nothing, or is lost for now, is asked again later."""
         if not nodes:
             return
         questions = [Message(RecordDict(), node, f"{MessageType.QUERY}.{WHO}", ttl=self.ttl) for node in nodes]
-        for answer in grid.send_and_receive(questions, timeout=self.timeout):
+        answers = list(grid.send_and_receive(questions, timeout=self.timeout))
+        asked = {question.metadata.message_id: question.metadata.dst_node_id for question in questions}
+        for answer in answers:
+            node = asked.get(answer.metadata.reply_to_message_id)
+            if node is None or (answer.has_error() and answer.error.code != ErrorCode.CLIENT_APP_RAISED_EXCEPTION):
+                continue
             said = [] if answer.has_error() else list(answer.content.metric_records.values())
             client = said[0].get(CLIENT) if len(said) == 1 else None
-            if isinstance(client, int) and 0 <= client < self.num_clients:
-                self._clients[answer.metadata.src_node_id] = client
-        for node in nodes:
-            if node not in self._clients:
-                self._clients[node] = None
+            known = isinstance(client, int) and 0 <= client < self.num_clients
+            self._clients[node] = client if known else None  # type: ignore[assignment]
+            if not known:
                 log(
                     WARNING,
                     "node %d does not say which client it is, so it is left out; see fedfv.flower.identify",
