@@ -28,7 +28,7 @@ deployment: .venv/.ready
 slow: .venv/.ready
 	$(BIN)/pytest -m slow
 
-# fedfv beside its peers, into docs/performance.md: about half an hour on an idle machine.
+# fedfv beside its peers, into docs/performance.md; leave the machine alone meanwhile.
 bench: .venv/.ready
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/write_performance.py
