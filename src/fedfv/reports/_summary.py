@@ -25,6 +25,9 @@ HEADINGS = {
 """The metrics of a table, by name."""
 
 
+_FEW = 3  # settings that can stand in a label
+
+
 class Row(NamedTuple):
     """What the clients of an experiment got from the model of the last evaluation, over its seeds."""
 
@@ -97,10 +100,10 @@ def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
     for rule, own, group in zip(rules, settings, groups, strict=True):
         others = [each for other, each in zip(rules, settings, strict=True) if other == rule]
         differing = [key for key in own if any(each.get(key) != own[key] for each in others)]
-        told = [rule, *(f"{key}={own[key]}" for key in differing if not key.startswith("aggregator."))]
-        if len(others) > 1 and len(told) == 1:
-            told.append(group[0].path.name)
-        labels.append(", ".join(told))
+        told = [f"{key}={own[key]}" for key in differing if not key.startswith("aggregator.")]
+        if len(others) > 1 and not 1 <= len(told) <= _FEW:  # as of a simulated run and one on a network
+            told = [group[0].path.name]
+        labels.append(", ".join([rule, *told]))
     return labels
 
 
