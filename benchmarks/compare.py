@@ -30,7 +30,7 @@ PEERS = HERE / "peers"
 ENVIRONMENTS = HERE.parent / ".bench"
 
 NAMES = ("flgo", "torchjd", "flower", "pfl")
-MAIN_PINS = ("flgo==", "torchjd==", "flwr==", "ray==", "pfl==")
+PRODUCTS = ("flgo", "torchjd", "flwr", "ray", "pfl")  # of all that is pinned, those that are compared
 
 # m, d and the taus; FLGo keeps each update as a module, so what it can hold is less.
 AGGREGATIONS = [
@@ -187,8 +187,14 @@ def job(peers: Peers, turns: int) -> dict[str, Any]:
 
 def scale(peers: Peers) -> dict[str, Any]:
     """A crowd of clients, and updates that are larger than the memory that is used for them."""
-    crowd = peers.in_turns(["fedfv", "pfl", "flgo", "flower"], "rounds", 1, workload="crowd", warmup=1, rounds=3, tau=1)
+    crowd = peers.in_turns(["fedfv", "pfl"], "rounds", 1, workload="crowd", warmup=1, rounds=3, tau=1)
     return {"crowd": crowd, "mapped": peers.in_turns(["fedfv"], "mapped", 1, m=32, d=10**8)["fedfv"]}
+
+
+def versions() -> list[str]:
+    """What is compared, as it is pinned."""
+    pins = [line.strip() for name in NAMES for line in (PEERS / f"{name}.txt").read_text().splitlines()]
+    return [pin.replace("==", " ") for pin in pins if pin.partition("==")[0] in PRODUCTS]
 
 
 def machine() -> dict[str, Any]:
@@ -217,15 +223,7 @@ def main() -> None:
     turns = 1 if arguments.quick else 3
     results: dict[str, Any] = {
         "machine": machine(),
-        "pins": {
-            name: [line for line in (PEERS / f"{name}.txt").read_text().split() if line.partition("==")[0] in known]
-            for name, known in {
-                "flgo": ["flgo"],
-                "torchjd": ["torchjd"],
-                "flower": ["flwr", "ray"],
-                "pfl": ["pfl"],
-            }.items()
-        },
+        "versions": versions(),
         "rounds": rounds(peers, turns),
         "job": job(peers, turns),
         "aggregation": aggregation(peers, turns, QUICK if arguments.quick else AGGREGATIONS),
