@@ -41,11 +41,12 @@ AGGREGATIONS = [
     (10, 100_000, (0, 10)),
     (10, 10_000_000, (0, 1)),
     (100, 100_000, (0, 10)),
-    (500, 10_000, (0, 10)),
+    (500, 10_000, (0,)),
 ]
+FAMOUS = (10, 660_000, 10)  # of these the case that is looked at more closely
 QUICK = [(10, 660_000, (0, 10))]
 ROUNDS = {"cifar10": (11, 10), "mnist": (1, 3), "small": (2, 3)}  # warm-up, measured
-PATIENCE = 300.0  # seconds for one process
+PATIENCE = 400.0  # seconds for one process
 WAYS = {"flgo": [{"threads": 1}, {"threads": os.cpu_count()}]}  # its default is one
 
 
@@ -95,25 +96,24 @@ class Peers:
     def in_turns(self, names: Sequence[str], task: str, turns: int, **parameters: Any) -> dict[str, Any]:
         """Of each the median of all repetitions, the smallest and the largest median of a turn, and the peak memory.
 
-        Of a peer that can be run in several ways, the best.
+        A peer that can be run in several ways goes on in the one that was best in the first turn.
         """
-        ways = [(name, way) for name in names if name in self.pythons for way in WAYS.get(name, [{}])]
-        found: list[list[dict[str, Any]]] = [[] for _ in ways]
-        for _ in range(turns):
-            for (name, way), own in zip(ways, found, strict=True):
-                if not any("failed" in each for each in own):
-                    own.append(self.run(name, task, **parameters, **way))
-                    print(f"{task} {parameters | way}: {name} {_told(own[-1])}", flush=True)
-        best: dict[str, Any] = {}
-        for (name, way), own in zip(ways, found, strict=True):
-            summary = _summary(own) | way
-            if name not in best or summary.get("median", math.inf) < best[name].get("median", math.inf):
-                best[name] = summary
-        return best
+        names = [name for name in names if name in self.pythons]
+        best, found = dict[str, dict[str, Any]](), dict[str, list[dict[str, Any]]]()
+        for name in names:
+            tried = [(self._told_run(name, task, parameters | way), way) for way in WAYS.get(name, [{}])]
+            first, best[name] = min(tried, key=lambda each: statistics.median(each[0].get("seconds", [math.inf])))
+            found[name] = [first]
+        for name in names * (turns - 1):
+            if "failed" not in found[name][-1]:
+                found[name].append(self._told_run(name, task, parameters | best[name]))
+        return {name: _summary(found[name]) | best[name] for name in names}
 
-
-def _told(found: dict[str, Any]) -> str:
-    return found.get("failed") or f"{statistics.median(found['seconds']) * 1e3:.1f} ms, {found['peak_mb']:.0f} MB"
+    def _told_run(self, name: str, task: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        found = self.run(name, task, **parameters)
+        told = found.get("failed") or f"{statistics.median(found['seconds']) * 1e3:.1f} ms, {found['peak_mb']:.0f} MB"
+        print(f"{task} {parameters}: {name} {told}", flush=True)
+        return found
 
 
 def _summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -135,11 +135,14 @@ def aggregation(peers: Peers, turns: int, cases: Sequence[tuple[int, int, tuple[
     for m, d, taus in cases:
         for tau in taus:
             names = ["fedfv", "flgo", *(["torchjd"] if tau == 0 else [])]
-            slow = m * m * d > 10**9 or m >= 100
+            slow = m * m * d >= 10**9  # minutes for FLGo
             case = {"m": m, "d": d, "tau": tau}
-            times = peers.in_turns(names, "aggregation", 1 if slow else turns, **case, repetitions=2 if slow else 5)
+            times = peers.in_turns(names, "aggregation", 1 if slow else turns, **case, repetitions=1 if slow else 5)
             reading = peers.in_turns(["fedfv"], "reading", turns, **case, repetitions=5)
             found.append({**case, "peers": times, "reading": reading["fedfv"]["median"]})
+            if (m, d, tau) == FAMOUS:
+                bare = peers.in_turns(["flgo"], "aggregation", turns, **case, repetitions=5, bare=True)
+                found[-1]["bare"] = bare.get("flgo")
     return found
 
 
@@ -156,16 +159,25 @@ def growth(peers: Peers, turns: int) -> list[dict[str, Any]]:
 
 
 def rounds(peers: Peers, turns: int) -> dict[str, Any]:
-    """Whole rounds, against their arithmetic at the rate of a plain matrix product."""
+    """Whole rounds of all; and of ours what they are made of, beside their arithmetic at the machine's rate."""
     found = {}
     for workload, (warmup, measured) in ROUNDS.items():
-        # In turns with the rounds, since the machine's rate changes with what else it does.
-        times = peers.in_turns(
-            ["fedfv", "flgo", "flower", "pfl"], "rounds", turns, workload=workload, warmup=warmup, rounds=measured
-        )
-        floor = peers.in_turns(["fedfv"], "floor", turns, workload=workload)["fedfv"]["median"]
-        found[workload] = {"peers": times, "floor": floor}
+        case = {"workload": workload, "warmup": warmup, "rounds": measured}
+        times = peers.in_turns(["fedfv", "flgo", "flower", "pfl"], "rounds", turns, **case)
+        found[workload] = {"peers": times, "profile": profile(peers, turns, case)}
     return found
+
+
+def profile(peers: Peers, turns: int, case: dict[str, Any]) -> dict[str, float]:
+    """Medians of the parts of our round, and of its ratio to the floor that was measured right after it."""
+    found: dict[str, list[float]] = {}
+    for _ in range(turns):
+        for name, seconds in peers.run("fedfv", "profile", **case)["seconds"].items():
+            found.setdefault(name, []).extend(seconds)
+    medians = {name: statistics.median(seconds) for name, seconds in found.items()}
+    ratios = [whole / floor for whole, floor in zip(found["round"], found["floor"], strict=True)]
+    print(f"profile {case}: {medians}, {statistics.median(ratios):.2f} floors", flush=True)
+    return medians | {"floors": statistics.median(ratios)}
 
 
 def job(peers: Peers, turns: int) -> dict[str, Any]:

@@ -62,7 +62,15 @@ def aggregation(results: dict[str, Any]) -> str:
                 cell(case["peers"].get("torchjd"), ours["median"]),
             ]
         )
-    return table(["m, d, tau", "fedfv", "in readings of the data", "FLGo", "TorchJD PCGrad"], lines)
+    text = table(["m, d, tau", "fedfv", "in readings of the data", "FLGo", "TorchJD PCGrad"], lines)
+    for case in results["aggregation"]:
+        if bare := case.get("bare"):
+            text += (
+                "\n\nFLGo makes a new model for each sum or product, which fills itself with random numbers before it is "
+                f"overwritten. Without that, which no user's model does, it takes {cell(bare, case['peers']['fedfv']['median'])} "
+                f"for m = {case['m']}, d = {case['d']:,}, tau = {case['tau']}."
+            )
+    return text
 
 
 def rounds(results: dict[str, Any]) -> str:
@@ -73,11 +81,24 @@ def rounds(results: dict[str, Any]) -> str:
             [
                 WORKLOADS[name],
                 f"{told(ours['median'])} ({told(ours['low'])} to {told(ours['high'])})",
-                f"{ours['median'] / found['floor']:.2f} x {told(found['floor'])}",
+                f"{found['profile']['floors']:.2f} x {told(found['profile']['floor'])}",
                 *(cell(peers.get(peer), ours["median"]) for peer in ("flgo", "flower", "pfl")),
             ]
         )
     return table(["a round", "fedfv", "of the floor", "FLGo", "Flower simulation", "pfl-research"], lines)
+
+
+def profile(results: dict[str, Any]) -> str:
+    found = results["rounds"]["cifar10"]["profile"]
+    parts = [
+        ("its arithmetic, at the rate of one large product: the floor", found["floor"]),
+        ("its products alone, in the shapes that they have", found["products"]),
+        ("training in all", found["training"]),
+        ("sampling and FedFV(0.1, 10)", found["round"] - found["training"]),
+        ("the round", found["round"]),
+    ]
+    lines = [[name, told(seconds), f"{seconds / found['floor']:.2f}"] for name, seconds in parts]
+    return table(["", "time", "of the floor"], lines)
 
 
 def job(results: dict[str, Any]) -> str:
@@ -160,6 +181,7 @@ def main() -> None:
     for name, make in {
         "method": method,
         "rounds": rounds,
+        "profile": profile,
         "job": job,
         "aggregation": aggregation,
         "scale": scale,

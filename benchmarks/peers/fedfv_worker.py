@@ -2,8 +2,9 @@
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,17 +58,6 @@ def reading(m: int, d: int, tau: int, repetitions: int) -> list[float]:
     return watch.seconds[1:]
 
 
-def floor(workload: str) -> list[float]:
-    """What the arithmetic of a round takes at the rate of a product of two matrices."""
-    work, watch = WORKLOADS[workload], Stopwatch()
-    A = torch.randn(2000, 2000)
-    for _ in range(11):
-        with watch.lap():
-            A @ A
-    rate = 2 * 2000**3
-    return [operations(work) / rate * seconds for seconds in watch.seconds[1:]]
-
-
 def operations(work: Workload) -> float:
     """Floating-point operations of a round: forward, and the gradients of all weights and all inputs but the first."""
     passes = []
@@ -81,19 +71,44 @@ def operations(work: Workload) -> float:
     return work.count * work.examples * (3 * sum(passes) - passes[0])
 
 
-def round_of(workload: str, tau: int) -> Iterator[Round]:
-    """Rounds of FedFV, without end."""
-    keep_freed_memory()
-    work = WORKLOADS[workload]
-    model = work.model()
+def products(work: Workload) -> Callable[[], None]:
+    """Does the products of a round alone, in the shapes that they have there; only those of linear layers."""
+    layers = [layer for layer in work.model() if isinstance(layer, nn.Linear)]
+    inputs = [torch.randn(work.count, work.examples, layer.in_features) for layer in layers]
+    slopes = [torch.randn(work.count, work.examples, layer.out_features) for layer in layers]
+
+    @torch.no_grad()
+    def multiply() -> None:
+        for i, (layer, x, slope) in enumerate(zip(layers, inputs, slopes, strict=True)):
+            x.flatten(0, 1) @ layer.weight.mT
+            torch.bmm(slope.mT, x)
+            if i:
+                slope.flatten(0, 1) @ layer.weight
+
+    return multiply
+
+
+def federation_of(work: Workload) -> Federation:
+    """All clients with training data alone."""
     inputs, targets = zip(*map(work.data, range(work.clients)), strict=True)
     train = Index(torch.arange(work.clients * work.examples), torch.arange(work.clients + 1) * work.examples)
     nothing = Index(torch.zeros(0, dtype=torch.long), torch.zeros(work.clients + 1, dtype=torch.long))
-    federation = Federation(torch.cat(inputs), torch.cat(targets), train, nothing, nothing, work.classes)
-    del inputs, targets
+    return Federation(torch.cat(inputs), torch.cat(targets), train, nothing, nothing, work.classes)
+
+
+def round_of(workload: str, tau: int, training: Stopwatch | None = None) -> Iterator[Round]:
+    """Rounds of FedFV, without end; `training` takes the time of that part of them."""
+    keep_freed_memory()
+    work = WORKLOADS[workload]
+    model = work.model()
     rule, sample = FedFV(alpha=0.1, tau=tau), Uniform(work.clients, work.count, seed=0)
-    clients = BatchedClients(federation, model, LocalSGD(lr=work.lr))
-    return simulate(clients, rule, sample, start(rule, work.clients, flatten(model)), rounds=10**9)
+    clients = BatchedClients(federation_of(work), model, LocalSGD(lr=work.lr))
+
+    def timed(*arguments: Any) -> Replies:
+        with (training or Stopwatch()).lap():
+            return clients(*arguments)
+
+    return simulate(timed, rule, sample, start(rule, work.clients, flatten(model)), rounds=10**9)
 
 
 def rounds(workload: str, warmup: int, rounds: int, tau: int = 10) -> list[float]:
@@ -105,6 +120,32 @@ def rounds(workload: str, warmup: int, rounds: int, tau: int = 10) -> list[float
         with watch.lap():
             next(going)
     return watch.seconds
+
+
+def profile(workload: str, warmup: int, rounds: int, tau: int = 10) -> dict[str, list[float]]:
+    """Rounds and what they are made of, each followed by its arithmetic alone: the machine's rate changes with time.
+
+    The floor is what the arithmetic takes at the rate of a product of two large matrices.
+    """
+    work = WORKLOADS[workload]
+    training, whole, plain, square = (Stopwatch() for _ in range(4))
+    going, multiply = round_of(workload, tau, training), products(work)
+    A = torch.randn(2000, 2000)
+    for _ in range(warmup + rounds):
+        with whole.lap():
+            next(going)
+        with plain.lap():
+            multiply()
+        with square.lap():
+            A @ A
+    scale = operations(work) / (2 * len(A) ** 3)
+    found = {
+        "round": whole.seconds,
+        "training": training.seconds,
+        "products": plain.seconds,
+        "floor": [scale * seconds for seconds in square.seconds],
+    }
+    return {name: seconds[warmup:] for name, seconds in found.items()}
 
 
 def job(data: str, rounds: int) -> list[float]:
@@ -149,7 +190,7 @@ if __name__ == "__main__":
             "aggregation": aggregation,
             "reading": reading,
             "rounds": rounds,
-            "floor": floor,
+            "profile": profile,
             "job": job,
             "mapped": mapped,
         }

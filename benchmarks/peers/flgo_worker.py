@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -91,20 +92,30 @@ def make_server(
         return flgo.init(task, algorithm, option=common | option, Logger=FullLogger)
 
 
-def aggregation(m: int, d: int, tau: int, repetitions: int, threads: int = THREADS) -> list[float]:
-    """From the clients' models to the new one: what FLGo's FedFV server does in a round, with a full history."""
+def aggregation(m: int, d: int, tau: int, repetitions: int, threads: int = THREADS, bare: bool = False) -> list[float]:
+    """From the clients' models to the new one: what FLGo's FedFV server does in a round, with a full history.
 
-    class Vector(FModule):
-        """No argument, since FLGo makes a new model of the class for each sum or product, and then fills it."""
+    FLGo makes a new model of the class for each sum or product, and a model of torch fills itself with random numbers
+    first. `bare` is without that, as no model of a user is.
+    """
+    hidden = 200 if d > 10**5 else 50
+
+    class Network(FModule):
+        """The paper's for CIFAR-10, with as many inputs as d allows; without an argument, since FLGo gives none."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.vector = nn.Parameter(torch.empty(d))
+            if bare:
+                self.vector = nn.Parameter(torch.empty(d))
+                return
+            inputs = (d - hidden * (hidden + 12) - 10) // hidden
+            widths = [inputs, hidden, hidden, 10]
+            self.layers = nn.Sequential(*(nn.Linear(*pair) for pair in pairwise(widths)))
 
-    def models_of(matrix: Tensor) -> list[Vector]:
-        models = [Vector() for _ in matrix]
+    def models_of(matrix: Tensor) -> list[Network]:
+        models = [Network() for _ in matrix]
         for model, row in zip(models, matrix, strict=True):
-            model.vector.data = row
+            nn.utils.vector_to_parameters(row, model.parameters())
         return models
 
     torch.set_num_threads(threads)
@@ -121,14 +132,14 @@ def aggregation(m: int, d: int, tau: int, repetitions: int, threads: int = THREA
     server.alpha, server.tau, server.num_clients, server.current_round = 0.1, tau, (tau + 1) * m, tau
     server.received_clients = clients
     server.sample = lambda: clients
-    for _ in range(1 + repetitions):
+    for _ in range(repetitions):
         losses = torch.rand(m, generator=generator).tolist()
         server.communicate = lambda _, losses=losses: {"model": models, "loss": losses}
         server.model = params
         server.client_last_sample_round, server.client_grads_history = last_rounds.copy(), history.copy()
         with watch.lap():
             server.iterate()
-    return watch.seconds[1:]
+    return watch.seconds
 
 
 def rounds(workload: str, warmup: int, rounds: int, tau: int = 10, threads: int = THREADS) -> list[float]:

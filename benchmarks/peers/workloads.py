@@ -69,7 +69,7 @@ class Stopwatch:
         self.seconds.append(time.perf_counter() - begin)
 
 
-def main(tasks: dict[str, Callable[..., list[float]]]) -> None:
+def main(tasks: dict[str, Callable[..., list[float] | dict[str, list[float]]]]) -> None:
     """`python PEER.py TASK PARAMETERS`: does the task, and prints its times and the most memory that it held."""
     task, parameters = sys.argv[1], json.loads(sys.argv[2])
     seconds = tasks[task](**parameters)
