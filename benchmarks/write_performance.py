@@ -65,10 +65,11 @@ def aggregation(results: dict[str, Any]) -> str:
     text = table(["m, d, tau", "fedfv", "in readings of the data", "FLGo", "TorchJD PCGrad"], lines)
     for case in results["aggregation"]:
         if bare := case.get("bare"):
+            taken = cell(bare, case["peers"]["fedfv"]["median"])
             text += (
-                "\n\nFLGo makes a new model for each sum or product, which fills itself with random numbers before it is "
-                f"overwritten. Without that, which no user's model does, it takes {cell(bare, case['peers']['fedfv']['median'])} "
-                f"for m = {case['m']}, d = {case['d']:,}, tau = {case['tau']}."
+                "\n\nFLGo makes a new model for each sum or product, which fills itself with random numbers before it "
+                f"is overwritten. With a model that does not, as no user has one, it takes {taken} for "
+                f"m = {case['m']}, d = {case['d']:,}, tau = {case['tau']}."
             )
     return text
 

@@ -134,18 +134,10 @@ def deconflict(
     tensor([[1.0000, 0.5000],
             [1.0000, 1.0000]], dtype=torch.float64)
     """
-    m = len(gramian)
     K = gramian[order][:, order]
-    squares = K.diagonal()
-    fixed = kept[order]
-    S = torch.zeros_like(K)
-    for j in range(m):
-        if squares[j] > 0:
-            conflict = torch.addmv(K[j], S[:j].mT, K[j, :j], alpha=-1).clamp_(max=0)
-            conflict[j] = 0
-            S[j] = conflict.masked_fill_(fixed, 0) / squares[j]
+    shares = _kernels.conflicts_in_turn(K, kept[order])
     coefficients = torch.empty_like(K)
-    coefficients[order[:, None], order] = torch.eye(m, dtype=K.dtype) - S.mT
+    coefficients[order[:, None], order] = torch.eye(len(K), dtype=K.dtype) - shares.mT
     return coefficients
 
 
