@@ -171,6 +171,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fedfv-") as scratch:
         over_network(Path(scratch), arguments, (arguments.out or Path(scratch) / "runs").absolute())
+    if arguments.out is None:
+        print("The records and their page are deleted now; --out DIR keeps them.")
 
 
 def over_network(scratch: Path, arguments: argparse.Namespace, out: Path) -> None:
