@@ -34,9 +34,9 @@ PRODUCTS = ("flgo", "torchjd", "flwr", "ray", "pfl")  # of all that is pinned, t
 
 # m, d and the taus; FLGo keeps each update as a module, so what it can hold is less.
 AGGREGATIONS = [
-    (3, 660_000, (0, 1, 10)),
+    (3, 660_000, (0, 10)),
     (10, 660_000, (0, 1, 10)),
-    (50, 660_000, (0, 1, 10)),
+    (50, 660_000, (0, 10)),
     (10, 10_000, (0, 10)),
     (10, 100_000, (0, 10)),
     (10, 10_000_000, (0, 1)),
@@ -45,9 +45,10 @@ AGGREGATIONS = [
 ]
 FAMOUS = (10, 660_000, 10)  # of these the case that is looked at more closely
 QUICK = [(10, 660_000, (0, 10))]
-ROUNDS = {"cifar10": (11, 10), "mnist": (1, 3), "small": (2, 3)}  # warm-up, measured
+ROUNDS = {"cifar10": (11, 10), "mnist": (1, 3), "small": (1, 2)}  # warm-up, measured
+TURNS = 2
 PATIENCE = 400.0  # seconds for one process
-WAYS = {"flgo": [{"threads": 1}, {"threads": os.cpu_count()}]}  # its default is one
+THREADS = [{"threads": 1}, {"threads": os.cpu_count()}]  # FLGo's default is one
 
 
 class Peers:
@@ -101,7 +102,8 @@ class Peers:
         names = [name for name in names if name in self.pythons]
         best, found = dict[str, dict[str, Any]](), dict[str, list[dict[str, Any]]]()
         for name in names:
-            tried = [(self._told_run(name, task, parameters | way), way) for way in WAYS.get(name, [{}])]
+            ways = THREADS if name == "flgo" and "threads" not in parameters else [{}]
+            tried = [(self._told_run(name, task, parameters | way), way) for way in ways]
             first, best[name] = min(tried, key=lambda each: statistics.median(each[0].get("seconds", [math.inf])))
             found[name] = [first]
         for name in names * (turns - 1):
@@ -135,10 +137,14 @@ def aggregation(peers: Peers, turns: int, cases: Sequence[tuple[int, int, tuple[
     for m, d, taus in cases:
         for tau in taus:
             names = ["fedfv", "flgo", *(["torchjd"] if tau == 0 else [])]
-            slow = m * m * d >= 10**9  # minutes for FLGo
             case = {"m": m, "d": d, "tau": tau}
-            times = peers.in_turns(names, "aggregation", 1 if slow else turns, **case, repetitions=1 if slow else 5)
-            reading = peers.in_turns(["fedfv"], "reading", turns, **case, repetitions=5)
+            times = {}
+            if m * m * d >= 10**9:  # FLGo takes a minute or more
+                names.remove("flgo")
+                threads = {"threads": 1} if m > 100 else {}
+                times = peers.in_turns(["flgo"], "aggregation", 1, **case, repetitions=1, **threads)
+            times = peers.in_turns(names, "aggregation", turns, **case, repetitions=5) | times
+            reading = peers.in_turns(["fedfv"], "reading", 1, **case, repetitions=15)
             found.append({**case, "peers": times, "reading": reading["fedfv"]["median"]})
             if (m, d, tau) == FAMOUS:
                 bare = peers.in_turns(["flgo"], "aggregation", turns, **case, repetitions=5, bare=True)
@@ -164,7 +170,7 @@ def rounds(peers: Peers, turns: int) -> dict[str, Any]:
     for workload, (warmup, measured) in ROUNDS.items():
         case = {"workload": workload, "warmup": warmup, "rounds": measured}
         times = peers.in_turns(["fedfv", "flgo", "flower", "pfl"], "rounds", turns, **case)
-        found[workload] = {"peers": times, "profile": profile(peers, turns, case)}
+        found[workload] = {"peers": times, "profile": profile(peers, turns + 1, case)}
     return found
 
 
@@ -232,7 +238,7 @@ def main() -> None:
     arguments = parser.parse_args()
     begin = time.monotonic()
     peers = Peers(NAMES)
-    turns = 1 if arguments.quick else 3
+    turns = 1 if arguments.quick else TURNS
     results: dict[str, Any] = {
         "machine": machine(),
         "versions": versions(),

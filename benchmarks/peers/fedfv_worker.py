@@ -22,6 +22,7 @@ from fedfv.training import BatchedClients, LocalSGD, keep_freed_memory
 
 def aggregation(m: int, d: int, tau: int, repetitions: int, clients: int | None = None) -> list[float]:
     """From the clients' models to the new one: the updates, FedFV with a full history, and the step."""
+    keep_freed_memory()  # as the command line does
     rule, watch = FedFV(alpha=0.1, tau=tau), Stopwatch()
     generator = torch.Generator().manual_seed(0)
     server = start(rule, clients or (tau + 1) * m, torch.zeros(d))
