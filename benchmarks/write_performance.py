@@ -99,7 +99,14 @@ def profile(results: dict[str, Any]) -> str:
         ("the round", found["round"]),
     ]
     lines = [[name, told(seconds), f"{seconds / found['floor']:.2f}"] for name, seconds in parts]
-    return table(["", "time", "of the floor"], lines)
+    text = table(["", "time", "of the floor"], lines)
+    peers = results["rounds"]["cifar10"]["peers"]
+    limits = [
+        f"{peers[name]['median'] / found['floor']:.1f} times as fast as {TITLES[name]}"
+        for name in ("flgo", "flower")
+        if "median" in peers.get(name, {"failed": ""})
+    ]
+    return f"{text}\n\nA round that took no longer than the floor would be {' and '.join(limits)}." if limits else text
 
 
 def job(results: dict[str, Any]) -> str:
