@@ -77,16 +77,19 @@ def aggregation(results: dict[str, Any]) -> str:
 def rounds(results: dict[str, Any]) -> str:
     lines = []
     for name, found in results["rounds"].items():
-        peers, ours = found["peers"], found["peers"]["fedfv"]
+        peers, ours, plain = found["peers"], found["peers"]["fedfv"], found["plain"]["median"]
         lines.append(
             [
                 WORKLOADS[name],
                 f"{told(ours['median'])} ({told(ours['low'])} to {told(ours['high'])})",
                 f"{found['profile']['floors']:.2f} x {told(found['profile']['floor'])}",
-                *(cell(peers.get(peer), ours["median"]) for peer in ("flgo", "flower", "pfl")),
+                cell(peers.get("flgo"), ours["median"]),
+                told(plain),
+                *(cell(peers.get(peer), plain) for peer in ("flower", "pfl")),
             ]
         )
-    return table(["a round", "fedfv", "of the floor", "FLGo", "Flower simulation", "pfl-research"], lines)
+    fair, average = ["FedFV: fedfv", "of the floor", "FLGo"], ["FedAvg: fedfv", "Flower simulation", "pfl-research"]
+    return table(["a round", *fair, *average], lines)
 
 
 def profile(results: dict[str, Any]) -> str:
@@ -118,10 +121,13 @@ def job(results: dict[str, Any]) -> str:
 
 def scale(results: dict[str, Any]) -> str:
     crowd, mapped = results["scale"]["crowd"], results["scale"]["mapped"]
-    ours = crowd["fedfv"]["median"]
+    plain = results["scale"]["plain"]
+    ways = {"fedfv, FedFV(0.1, 1)": crowd["fedfv"], "fedfv, FedAvg": plain}
+    if "pfl" in crowd:
+        ways["pfl-research, FedAvg"] = crowd["pfl"]
     lines = [
-        [TITLES[peer], cell(each, ours), "" if "failed" in each else f"{each['peak_mb'] / 1024:.1f} GB"]
-        for peer, each in crowd.items()
+        [name, cell(each, plain["median"]), "" if "failed" in each else f"{each['peak_mb'] / 1024:.1f} GB"]
+        for name, each in ways.items()
     ]
     text = table(["100,000 clients, 1000 a round", "a round", "peak memory"], lines)
     return (
@@ -147,9 +153,9 @@ def plot(results: dict[str, Any]) -> None:
     panels = figure.subplots(1, 4)
     cases = results["aggregation"]
     ways: list[tuple[str, str, Callable[[dict[str, Any]], bool]]] = [
-        ("d", "parameters, with m = 10, tau = 0", lambda case: case["m"] == 10 and case["tau"] == 0),
-        ("m", "clients of a round, with d = 660,000, tau = 0", lambda case: case["d"] == 660_000 and case["tau"] == 0),
-        ("tau", "rounds remembered, with m = 10, d = 660,000", lambda case: (case["m"], case["d"]) == (10, 660_000)),
+        ("d", "parameters\nm = 10, tau = 0", lambda case: case["m"] == 10 and case["tau"] == 0),
+        ("m", "clients of a round\nd = 660,000, tau = 0", lambda case: case["d"] == 660_000 and case["tau"] == 0),
+        ("tau", "rounds remembered\nm = 10, d = 660,000", lambda case: (case["m"], case["d"]) == (10, 660_000)),
     ]
     for axes, (key, label, wanted) in zip(panels, ways, strict=False):
         chosen = sorted(filter(wanted, cases), key=lambda case: case[key])
@@ -161,6 +167,10 @@ def plot(results: dict[str, Any]) -> None:
         read = [(case[key], case["reading"]) for case in chosen]
         axes.plot(*zip(*read, strict=True), ":", color=COLOURS["reading"], label="one reading of the data")
         axes.set(xlabel=label, yscale="log", xscale="symlog" if key == "tau" else "log")
+        if key != "d":  # so few that each has its own mark
+            values = [case[key] for case in chosen]
+            axes.set_xticks(values, labels=[str(value) for value in values])
+            axes.set_xticks([], minor=True)
     last = panels[3]
     last.plot(
         [each["clients"] for each in results["growth"]],
@@ -170,7 +180,7 @@ def plot(results: dict[str, Any]) -> None:
         ms=4,
     )
     last.set(
-        xlabel="clients in all, with m = 10, d = 100,000, tau = 10",
+        xlabel="clients in all\nm = 10, d = 100,000, tau = 10",
         xscale="log",
         yscale="log",
         ylim=panels[0].get_ylim(),

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from workloads import WORKLOADS, Stopwatch, Workload, main
 
-from fedfv import FedFV, MappedMatrix, Replies, start, step
+from fedfv import Aggregator, FedAvg, FedFV, MappedMatrix, Replies, start, step
 from fedfv.data import Federation, Index
 from fedfv.experiments import paper_study, run
 from fedfv.models import flatten
@@ -97,12 +97,12 @@ def federation_of(work: Workload) -> Federation:
     return Federation(torch.cat(inputs), torch.cat(targets), train, nothing, nothing, work.classes)
 
 
-def round_of(workload: str, tau: int, training: Stopwatch | None = None) -> Iterator[Round]:
-    """Rounds of FedFV, without end; `training` takes the time of that part of them."""
+def round_of(workload: str, rule: Aggregator[Any], training: Stopwatch | None = None) -> Iterator[Round]:
+    """Rounds without end; `training` takes the time of that part of them."""
     keep_freed_memory()
     work = WORKLOADS[workload]
     model = work.model()
-    rule, sample = FedFV(alpha=0.1, tau=tau), Uniform(work.clients, work.count, seed=0)
+    sample = Uniform(work.clients, work.count, seed=0)
     clients = BatchedClients(federation_of(work), model, LocalSGD(lr=work.lr))
 
     def timed(*arguments: Any) -> Replies:
@@ -112,9 +112,9 @@ def round_of(workload: str, tau: int, training: Stopwatch | None = None) -> Iter
     return simulate(timed, rule, sample, start(rule, work.clients, flatten(model)), rounds=10**9)
 
 
-def rounds(workload: str, warmup: int, rounds: int, tau: int = 10) -> list[float]:
-    """Each of some rounds of FedFV."""
-    going, watch = round_of(workload, tau), Stopwatch()
+def rounds(workload: str, warmup: int, rounds: int, tau: int = 10, plain: bool = False) -> list[float]:
+    """Each of some rounds of FedFV, or of plain averaging."""
+    going, watch = round_of(workload, FedAvg() if plain else FedFV(alpha=0.1, tau=tau)), Stopwatch()
     for _ in range(warmup):
         next(going)
     for _ in range(rounds):
@@ -130,7 +130,7 @@ def profile(workload: str, warmup: int, rounds: int, tau: int = 10) -> dict[str,
     """
     work = WORKLOADS[workload]
     training, whole, plain, square = (Stopwatch() for _ in range(4))
-    going, multiply = round_of(workload, tau, training), products(work)
+    going, multiply = round_of(workload, FedFV(alpha=0.1, tau=tau), training), products(work)
     A = torch.randn(2000, 2000)
     for _ in range(warmup + rounds):
         with whole.lap():

@@ -132,14 +132,15 @@ def aggregation(m: int, d: int, tau: int, repetitions: int, threads: int = THREA
     server.alpha, server.tau, server.num_clients, server.current_round = 0.1, tau, (tau + 1) * m, tau
     server.received_clients = clients
     server.sample = lambda: clients
-    for _ in range(repetitions):
+    warmup = int(repetitions > 1)
+    for _ in range(warmup + repetitions):
         losses = torch.rand(m, generator=generator).tolist()
         server.communicate = lambda _, losses=losses: {"model": models, "loss": losses}
         server.model = params
         server.client_last_sample_round, server.client_grads_history = last_rounds.copy(), history.copy()
         with watch.lap():
             server.iterate()
-    return watch.seconds
+    return watch.seconds[warmup:]
 
 
 def rounds(workload: str, warmup: int, rounds: int, tau: int = 10, threads: int = THREADS) -> list[float]:
