@@ -49,7 +49,7 @@ QUICK = [(10, 660_000, (0, 10))]
 ROUNDS = {"cifar10": (11, 10), "mnist": (1, 3), "small": (1, 2)}  # warm-up, measured
 TURNS = 2
 PATIENCE = 300.0  # seconds for one process
-SHORT = 120.0  # where it may be for ever
+SHORT = 90.0  # where it may be for ever
 THREADS = [{"threads": 1}, {"threads": os.cpu_count()}]  # FLGo's default is one
 
 
@@ -70,16 +70,7 @@ class Peers:
         if not ready.is_file() or ready.read_text() != wanted:
             print(f"setting up {name} ...", flush=True)
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-            install = [
-                python,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--no-compile",
-                "--disable-pip-version-check",
-                "--requirement",
-            ]
+            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]
             # The peer's own pins, not those of this project.
             environment = {key: value for key, value in os.environ.items() if key != "PIP_CONSTRAINT"}
             done = subprocess.run(
