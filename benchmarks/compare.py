@@ -206,7 +206,7 @@ def job(peers: Peers, turns: int) -> dict[str, Any]:
         peers.run("fedfv", "job", data=str(data), rounds=2)  # our loops are compiled once for an installation
         case = {"data": str(data), "rounds": 201}
         found = peers.in_turns(["fedfv", "pfl"], "job", turns, **case)
-        found |= peers.in_turns(["flgo"], "job", 1, **case, threads=1)  # measured: with more it takes longer
+        found |= peers.in_turns(["flgo"], "job", 1, **case, threads=1)  # measured: more make no clear difference
         return found | peers.in_turns(["flower"], "job", 1, **case)
 
 
