@@ -67,7 +67,7 @@ def aggregation() -> float:
 def whole_round(workload: str, repetitions: int) -> float:
     """A round of FedFV, in its arithmetic at the rate of a product of two matrices."""
     work, A = WORKLOADS[workload], torch.randn(2000, 2000)
-    going = round_of(workload, tau=1)
+    going = round_of(workload, FedFV(alpha=0.1, tau=1))
     return ratio(lambda: next(going), lambda: A @ A, repetitions) * 2 * 2000**3 / operations(work)
 
 
