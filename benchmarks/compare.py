@@ -49,7 +49,7 @@ QUICK = [(10, 660_000, (0, 10))]
 ROUNDS = {"cifar10": (11, 10), "mnist": (1, 3), "small": (1, 2)}  # warm-up, measured
 TURNS = 2
 PATIENCE = 300.0  # seconds for one process
-SHORT = 90.0  # where it may be for ever
+SHORT = 90.0  # for one that takes ten seconds or more each time
 THREADS = [{"threads": 1}, {"threads": os.cpu_count()}]  # FLGo's default is one
 
 

@@ -68,7 +68,7 @@ def aggregation(results: dict[str, Any]) -> str:
             taken = cell(bare, case["peers"]["fedfv"]["median"])
             text += (
                 "\n\nFLGo makes a new model for each sum or product, which fills itself with random numbers before it "
-                f"is overwritten. With a model that does not, as no user has one, it takes {taken} for "
+                f"is overwritten. With a bare vector for a model, which does not, it takes {taken} for "
                 f"m = {case['m']}, d = {case['d']:,}, tau = {case['tau']}."
             )
     return text

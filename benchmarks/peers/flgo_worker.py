@@ -96,7 +96,7 @@ def aggregation(m: int, d: int, tau: int, repetitions: int, threads: int = THREA
     """From the clients' models to the new one: what FLGo's FedFV server does in a round, with a full history.
 
     FLGo makes a new model of the class for each sum or product, and a model of torch fills itself with random numbers
-    first. `bare` is without that, as no model of a user is.
+    first. `bare` is without that: a vector.
     """
     hidden = 200 if d > 10**5 else 50
 
