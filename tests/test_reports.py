@@ -9,7 +9,7 @@ import torch
 
 from fedfv.experiments import Claim, Part, Study, StudyRow
 from fedfv.reports import PartResults, as_json, as_markdown, load_results, write_study
-from fedfv.reports._comparison import Cell, cells_of, failures
+from fedfv.reports._comparison import Cell, cells_of, judge
 
 EXPERIMENT = {"rounds": 2}
 
@@ -56,12 +56,14 @@ def test_a_cell_is_exact_within_the_spread_or_outside(cell: Cell, verdict: str) 
     assert cell.verdict == verdict
 
 
-def test_claims_hold_fail_with_the_numbers_or_say_nothing_here() -> None:
+def test_claims_are_judged_row_by_row_and_seed_by_seed() -> None:
     study, results = make()
-    cells = cells_of(results)
-    assert failures(study.claims[0], results.part, cells) == []
-    assert failures(study.claims[1], results.part, cells) == ["FedAvg 50.00, FedFV(alpha=0.5) 70.00"]
-    assert failures(study.claims[2], results.part, cells) is None
+    fedavg, fedfv = results.part.rows
+    assert judge(study.claims[0], results) == [(fedfv, [], 2, 2)]
+    assert judge(study.claims[1], results) == [(fedavg, [fedfv], 0, 2)]  # 60 and 40 against 60 and 80: a tie is no win
+    assert judge(study.claims[2], results) == []
+    fewer = results._replace(seeds={"a": [0, 1], "b-1": [1]}, right={**results.right, "b-1": results.right["b-1"][1:]})
+    assert judge(study.claims[0], fewer) == [(fedfv, [], 1, 1)]
 
 
 def test_the_markdown_has_ours_the_papers_and_the_difference() -> None:
@@ -70,8 +72,11 @@ def test_the_markdown_has_ours_the_papers_and_the_difference() -> None:
     assert "| FedAvg | 2 | ours | 50.00 ± 10.00 | 20.00 ± 0.00 |" in text
     assert re.search(r"\| difference \| exact \| .0\.00 within \|", text)
     assert "Of 4 cells: 1 exact, 1 within the spread of the seeds, 1 outside of it." in text
-    assert "- Made up: b is fairer: **holds**." in text
-    assert "a is better: **does not hold (FedAvg 50.00, FedFV(alpha=0.5) 70.00)**" in text
+    assert "- Made up: b is fairer: **holds** (in 2 of 2 seeds)." in text
+    assert (
+        "- Made up: a is better: **does not hold**.\n"
+        "  - FedAvg, 50.00: not against FedFV(alpha=0.5), 70.00 (in 0 of 2 seeds).\n"
+    ) in text
     assert "short version" not in text
     assert "A short version of Table 9: seeds 0 instead of 0, 1" in as_markdown(study.shortened(seeds=[0]), [results])
 

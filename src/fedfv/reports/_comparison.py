@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import metrics
-from fedfv.experiments import Claim, Part, Study
+from fedfv.experiments import Claim, Study, StudyRow
 from fedfv.reports._results import PartResults
 
 _CLIENTS = {"shirt": "shirt", "pullover": "pullover", "tshirt": "T-shirt"}  # columns that are single clients
@@ -55,19 +56,40 @@ def cells_of(results: PartResults) -> dict[str, dict[str, Cell]]:
     }
 
 
-def failures(claim: Claim, part: Part, cells: dict[str, dict[str, Cell]]) -> list[str] | None:
-    """The pairs of rows for which a claim does not hold; None if it says nothing about these rows."""
-    compared, failed = 0, []
-    for patterns, sign in ((claim.above, 1), (claim.below, -1)):
-        for row in part.find(claim.rows):
-            for other in part.find(patterns):
-                if row is other or row.name not in cells or other.name not in cells:
-                    continue
-                compared += 1
-                ours, theirs = cells[row.name][claim.column].mean, cells[other.name][claim.column].mean
-                if (ours - theirs) * sign <= 0:
-                    failed.append(f"{row.label} {ours:.2f}, {other.label} {theirs:.2f}")
-    return failed if compared else None
+class Judgement(NamedTuple):
+    """What became of a claim for one of the rows that it is about."""
+
+    row: StudyRow
+    against: list[StudyRow]  # those of the other rows for which the means over seeds say otherwise
+    seeds: int  # in which, each taken alone, the claim holds for this row
+    of: int  # seeds that all these rows have
+
+
+def judge(claim: Claim, results: PartResults) -> list[Judgement]:
+    """A claim, row by row; nothing if it does not speak of the rows that are here."""
+    part, judgements = results.part, []
+    last = {row: _last_by_seed(results, row, claim.column) for row in results.right}
+    for row in part.find(claim.rows):
+        pairs = [(other, 1) for other in part.find(claim.above)] + [(other, -1) for other in part.find(claim.below)]
+        pairs = [(other, sign) for other, sign in pairs if other is not row and other.name in last]
+        if row.name not in last or not pairs:
+            continue
+        shared = set(last[row.name]).intersection(*(last[other.name] for other, _ in pairs))
+        means = {name: fmean(values.values()) for name, values in last.items()}
+        against = [other for other, sign in pairs if not _beats(means[row.name], means[other.name], sign)]
+        alone = [
+            all(_beats(last[row.name][seed], last[other.name][seed], sign) for other, sign in pairs) for seed in shared
+        ]
+        judgements.append(Judgement(row, against, sum(alone), len(alone)))
+    return judgements
+
+
+def _last_by_seed(results: PartResults, row: str, column: str) -> dict[int, float]:
+    return dict(zip(results.seeds[row], values_of(results, row, column)[:, -1].tolist(), strict=True))
+
+
+def _beats(ours: float, theirs: float, sign: int) -> bool:
+    return (ours - theirs) * sign > 1e-9  # per cent: less is a tie that was rounded
 
 
 def as_json(study: Study, all_results: Sequence[PartResults]) -> dict[str, Any]:
@@ -96,7 +118,8 @@ def as_markdown(study: Study, all_results: Sequence[PartResults]) -> str:
         said = ", ".join(f"{counts.count(key)} {words}" for key, words in told.items() if key in counts)
         lines += [f"Of {len(counts)} cells: {said}.", ""]
     for claim in study.claims:
-        lines += [_said(claim, results) for results in all_results if _said(claim, results)]
+        for results in all_results:
+            lines += _said(claim, results)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -145,9 +168,20 @@ def _difference(cell: Cell, printed: float) -> str:
     return "exact" if cell.verdict == "exact" else f"{cell.mean - printed:+.2f} {cell.verdict}"
 
 
-def _said(claim: Claim, results: PartResults) -> str:
-    failed = failures(claim, results.part, cells_of(results))
-    if failed is None:
-        return ""
-    ending = "holds" if not failed else f"does not hold ({'; '.join(failed)})"
-    return f"- {results.part.dataset}: {claim.text}: **{ending}**."
+def _said(claim: Claim, results: PartResults) -> list[str]:
+    judgements, cells = judge(claim, results), cells_of(results)
+    if not judgements:
+        return []
+
+    def seeds(judgement: Judgement) -> str:
+        return f"in {judgement.seeds} of {judgement.of} seeds"
+
+    verdict = "does not hold" if any(judgement.against for judgement in judgements) else "holds"
+    told = [f"- {results.part.dataset}: {claim.text}: **{verdict}**"]
+    if verdict == "holds" and len(judgements) == 1:
+        return [f"{told[0]} ({seeds(judgements[0])})."]
+    for judgement in judgements:
+        own = f"  - {judgement.row.label}, {cells[judgement.row.name][claim.column].mean:.2f}"
+        others = [f"{other.label}, {cells[other.name][claim.column].mean:.2f}" for other in judgement.against]
+        told.append(f"{own}: {'not against ' + '; '.join(others) if others else 'holds'} ({seeds(judgement)}).")
+    return [f"{told[0]}.", *told[1:]]
