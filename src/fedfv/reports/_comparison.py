@@ -69,13 +69,13 @@ def judge(claim: Claim, results: PartResults) -> list[Judgement]:
     """A claim, row by row; nothing if it does not speak of the rows that are here."""
     part, judgements = results.part, []
     last = {row: _last_by_seed(results, row, claim.column) for row in results.right}
+    means = {name: fmean(values.values()) for name, values in last.items()}
     for row in part.find(claim.rows):
         pairs = [(other, 1) for other in part.find(claim.above)] + [(other, -1) for other in part.find(claim.below)]
         pairs = [(other, sign) for other, sign in pairs if other is not row and other.name in last]
         if row.name not in last or not pairs:
             continue
         shared = set(last[row.name]).intersection(*(last[other.name] for other, _ in pairs))
-        means = {name: fmean(values.values()) for name, values in last.items()}
         against = [other for other, sign in pairs if not _beats(means[row.name], means[other.name], sign)]
         alone = [
             all(_beats(last[row.name][seed], last[other.name][seed], sign) for other, sign in pairs) for seed in shared
