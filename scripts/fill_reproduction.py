@@ -10,17 +10,31 @@ import json
 import re
 from pathlib import Path
 
-from fedfv.experiments import PAPER, paper_study
-from fedfv.reports import as_markdown, load_results, plot_curves, plot_tradeoff, ranking_markdown
+from fedfv.experiments import PAPER, Study, paper_study
+from fedfv.reports import (
+    PartResults,
+    as_markdown,
+    load_results,
+    plot_curves,
+    plot_tradeoff,
+    ranking_markdown,
+    tally,
+)
 
 ROOT = Path(__file__).parents[1]
 RESULTS, IMAGES, PAGE = ROOT / "results", ROOT / "docs" / "images", ROOT / "docs" / "reproduction.md"
 FIGURES = {"table2": plot_tradeoff, "table3": plot_tradeoff, "figure2": plot_curves}
 
 
+def recorded(name: str) -> tuple[Study, list[PartResults]]:
+    """A study of the paper with what was found."""
+    study = paper_study(name)
+    return study, load_results(RESULTS / f"{name}.npz", study)
+
+
 def blocks() -> dict[str, str]:
     """What belongs between the marks of each name."""
-    found = {name: _study(name) for name in PAPER}
+    found = {"in-short": _in_short(), **{name: _study(name) for name in PAPER}}
     for path in sorted(RESULTS.glob("grid-*.json")):
         ranking = json.loads(path.read_text())
         best, _, every = ranking_markdown(ranking).partition("\nAll ")
@@ -39,11 +53,22 @@ def filled(page: str) -> str:
     return page
 
 
+def _in_short() -> str:
+    lines = ["| | seeds of a row | cells | exact | within | outside | what the paper says of it |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for name in PAPER:
+        study, results = recorded(name)
+        counts = {len(seeds) for part in results for seeds in part.seeds.values()}
+        seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+        verdicts, claims = tally(study, results)
+        cells = [verdicts.total(), *(verdicts[verdict] for verdict in ("exact", "within", "outside"))]
+        said = f"{sum(claims)} of {len(claims)} hold"
+        lines.append(f"| {study.title} | {seeds} | {' | '.join(map(str, cells))} | {said} |")
+    return "\n".join(lines)
+
+
 def _study(name: str) -> str:
-    if not (RESULTS / f"{name}.npz").is_file():
-        return "Not on the record yet."
-    study = paper_study(name)
-    results = load_results(RESULTS / f"{name}.npz", study)
+    study, results = recorded(name)
     made_with = json.loads((RESULTS / f"{name}.json").read_text())["made_with"]
     picture = f"![{study.title}](images/{name}.png)\n\n" if name in FIGURES else ""
     return f"{picture}{as_markdown(study, results)}\n{_made_with(made_with)}"
@@ -59,8 +84,8 @@ def _made_with(environments: list[dict]) -> str:
 
 def main() -> None:
     for name, plot in FIGURES.items():
-        if (RESULTS / f"{name}.npz").is_file():
-            plot(load_results(RESULTS / f"{name}.npz", paper_study(name))).savefig(IMAGES / f"{name}.png")
+        _, results = recorded(name)
+        plot(results).savefig(IMAGES / f"{name}.png")
     PAGE.write_text(filled(PAGE.read_text()))
 
 

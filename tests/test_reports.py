@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedfv.experiments import Claim, Part, Study, StudyRow
-from fedfv.reports import PartResults, as_json, as_markdown, load_results, write_study
+from fedfv.reports import PartResults, as_json, as_markdown, load_results, tally, write_study
 from fedfv.reports._comparison import Cell, cells_of, judge
 
 EXPERIMENT = {"rounds": 2}
@@ -66,12 +66,17 @@ def test_claims_are_judged_row_by_row_and_seed_by_seed() -> None:
     assert judge(study.claims[0], fewer) == [(fedfv, [], 1, 1)]
 
 
+def test_the_tally_counts_printed_cells_and_claims_about_rows_that_are_here() -> None:
+    study, results = make()
+    assert tally(study, [results]) == ({"exact": 1, "within": 1, "outside": 1}, [True, False])
+
+
 def test_the_markdown_has_ours_the_papers_and_the_difference() -> None:
     study, results = make()
     text = as_markdown(study, [results])
     assert "| FedAvg | 2 | ours | 50.00 ± 10.00 | 20.00 ± 0.00 |" in text
     assert re.search(r"\| difference \| exact \| .0\.00 within \|", text)
-    assert "Of 4 cells: 1 exact, 1 within the spread of the seeds, 1 outside of it." in text
+    assert "Of 3 cells: 1 exact, 1 within the spread of the seeds, 1 outside of it." in text
     assert "- Made up: b is fairer: **holds** (in 2 of 2 seeds)." in text
     assert (
         "- Made up: a is better: **does not hold**.\n"

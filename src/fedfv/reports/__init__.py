@@ -1,6 +1,6 @@
 """What run directories say: tables and figures. Reports read records and nothing else."""
 
-from fedfv.reports._comparison import as_json, as_markdown
+from fedfv.reports._comparison import Tally, as_json, as_markdown, tally
 from fedfv.reports._figures import class_counts, plot_clients, plot_curves, plot_partition, plot_tradeoff
 from fedfv.reports._page import page_of, write_page
 from fedfv.reports._ranking import Ranked, best_of_each_rule, check_metric, rank, ranking_markdown, write_ranking
@@ -16,6 +16,7 @@ __all__ = [
     "Ranked",
     "Row",
     "Run",
+    "Tally",
     "TensorBoard",
     "Unreadable",
     "as_json",
@@ -38,6 +39,7 @@ __all__ = [
     "rows_of",
     "save_results",
     "summarise",
+    "tally",
     "write_page",
     "write_ranking",
     "write_run_figures",

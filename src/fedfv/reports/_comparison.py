@@ -1,6 +1,7 @@
 """Our numbers beside the paper's, cell by cell, and whether what it says of them holds."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -92,6 +93,24 @@ def _beats(ours: float, theirs: float, sign: int) -> bool:
     return (ours - theirs) * sign > 1e-9  # per cent: less is a tie that was rounded
 
 
+class Tally(NamedTuple):
+    """How much of a study came out as the paper has it."""
+
+    verdicts: Counter[str]  # of the cells that the paper printed
+    claims: list[bool]  # of what it says of them, and of each dataset: whether it holds
+
+
+def tally(study: Study, all_results: Sequence[PartResults]) -> Tally:
+    """Cells and claims, counted."""
+    cells = [cell for results in all_results for row in cells_of(results).values() for cell in row.values()]
+    judged = [judge(claim, results) for claim in study.claims for results in all_results]
+    return Tally(Counter(cell.verdict for cell in cells if cell.paper), [_holds(each) for each in judged if each])
+
+
+def _holds(judgements: Sequence[Judgement]) -> bool:
+    return not any(judgement.against for judgement in judgements)
+
+
 def as_json(study: Study, all_results: Sequence[PartResults]) -> dict[str, Any]:
     """In the shape of the paper's tables: rows of columns, or a row for each dataset where there is one column."""
     if all(len(results.part.columns) == 1 for results in all_results):
@@ -112,11 +131,10 @@ def as_markdown(study: Study, all_results: Sequence[PartResults]) -> str:
         lines += [f"**A short version of {study.title}: {'; '.join(study.short_of)}.**", ""]
     for results in all_results:
         lines += [*_table(results), ""]
-    counts = [cell.verdict for results in all_results for row in cells_of(results).values() for cell in row.values()]
-    if any(counts):
+    if verdicts := tally(study, all_results).verdicts:
         told = {"exact": "exact", "within": "within the spread of the seeds", "outside": "outside of it"}
-        said = ", ".join(f"{counts.count(key)} {words}" for key, words in told.items() if key in counts)
-        lines += [f"Of {len(counts)} cells: {said}.", ""]
+        said = ", ".join(f"{verdicts[key]} {words}" for key, words in told.items() if key in verdicts)
+        lines += [f"Of {verdicts.total()} cells: {said}.", ""]
     for claim in study.claims:
         for results in all_results:
             lines += _said(claim, results)
@@ -176,7 +194,7 @@ def _said(claim: Claim, results: PartResults) -> list[str]:
     def seeds(judgement: Judgement) -> str:
         return f"in {judgement.seeds} of {judgement.of} seeds"
 
-    verdict = "does not hold" if any(judgement.against for judgement in judgements) else "holds"
+    verdict = "holds" if _holds(judgements) else "does not hold"
     told = [f"- {results.part.dataset}: {claim.text}: **{verdict}**"]
     if verdict == "holds" and len(judgements) == 1:
         return [f"{told[0]} ({seeds(judgements[0])})."]
