@@ -130,10 +130,10 @@ class Stack:
         self._everything = _padded(rows)
         self.steps = len(self._batches)
         self.sees_all_at_once = all(len(batched[0]) == len(mine) for batched, mine in zip(batches, rows, strict=True))
-        self._gradient = grad_and_value(self._weighted, has_aux=True)
 
     def gradient(self, at: Float[Tensor, "*g d"], step: int) -> tuple[dict[str, Tensor], Report]:
-        grads, report = self._on(self._batches[step], self._gradient, at)
+        # Made anew each time: kept, it would hold this stack in a cycle, and with it all the data long after a run.
+        grads, report = self._on(self._batches[step], grad_and_value(self._weighted, has_aux=True), at)
         return grads, torch.stack(report)
 
     def active(self, step: int) -> Bool[Tensor, " g"] | None:
