@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedfv.experiments import Claim, Part, Study, StudyRow
-from fedfv.reports import PartResults, as_json, as_markdown, load_results, tally, write_study
+from fedfv.experiments import Claim, Part, RunError, Study, StudyRow, changed
+from fedfv.reports import PartResults, as_json, as_markdown, load_results, merge, tally, write_study
 from fedfv.reports._comparison import Cell, cells_of, judge
 
 EXPERIMENT = {"rounds": 2}
@@ -106,3 +106,26 @@ def test_files_of_a_study_have_the_shape_of_the_papers_and_can_be_read_again(tmp
     assert all(file.stat().st_size > 0 for file in files)
     short = write_study(study.shortened(seeds=[0]), [results], [], tmp_path, "table9")
     assert {file.name for file in short}.isdisjoint(names)  # a short version does not replace the whole one
+
+
+def test_runs_of_two_records_come_together_in_the_order_of_rows_and_seeds() -> None:
+    _, results = make()
+    one = results._replace(seeds={"b-1": [1]}, right={"b-1": results.right["b-1"][1:]})
+    other = results._replace(seeds={"a": [0, 1], "b-1": [0]}, right={**results.right, "b-1": results.right["b-1"][:1]})
+    (merged,) = merge([one], [other])
+    assert [*merged.seeds.items()] == [("a", [0, 1]), ("b-1", [0, 1])]
+    assert all(torch.equal(merged.right[row], results.right[row]) for row in ("a", "b-1"))
+
+
+def test_a_part_that_only_one_record_has_is_kept() -> None:
+    _, results = make()
+    elsewhere = results._replace(part=changed(results.part, name="elsewhere"))
+    assert [each.part.name for each in merge([results], [elsewhere])] == ["part", "elsewhere"]
+
+
+def test_a_run_that_two_records_have_must_be_the_same_in_both() -> None:
+    _, results = make()
+    assert cells_of(merge([results], [results])[0]) == cells_of(results)
+    differing = results._replace(right={**results.right, "a": results.right["a"] + 1})
+    with pytest.raises(RunError, match="seed 0 of a in part was run twice, and gave two results"):
+        merge([results], [differing])

@@ -2,11 +2,12 @@
 
 import json
 import runpy
+import shutil
 from pathlib import Path
 
 import pytest
 
-from fedfv.experiments import PAPER, paper_study
+from fedfv.experiments import PAPER, paper_study, run, run_path
 from fedfv.reports import as_json, load_results
 from fedfv.reports._comparison import cells_of
 
@@ -26,6 +27,23 @@ def test_the_tables_on_record_are_those_of_the_records(name: str) -> None:
     assert table[name] == as_json(study, load_results(ROOT / "results" / f"{name}.npz", study))
     assert all(environment["commit"] for environment in table["made_with"])
     assert "short_of" not in table
+
+
+def test_runs_come_onto_the_record_beside_those_that_are_there(tmp_path: Path) -> None:
+    record = runpy.run_path(str(ROOT / "scripts" / "record.py"))["record"]
+    study = paper_study("table3")
+    (part,) = study.parts
+    row, *_ = part.rows
+    run(part.run_of(row, 12), run_path(tmp_path, part, row, 12))
+    record("table3", tmp_path, tmp_path / "new")
+    (alone,) = load_results(tmp_path / "new" / "table3.npz", study)
+    assert alone.seeds == {row.name: [12]}
+    for ending in ("json", "npz"):
+        shutil.copy(ROOT / "results" / f"table3.{ending}", tmp_path)
+    record("table3", tmp_path, tmp_path)
+    before, after = (json.loads((folder / "table3.json").read_text()) for folder in (ROOT / "results", tmp_path))
+    assert after["table3"] == before["table3"]  # this run was there
+    assert len(after["made_with"]) == len(before["made_with"]) + 1
 
 
 def test_table_3_on_record_equals_the_printed_one_in_every_cell() -> None:

@@ -4,11 +4,11 @@ from fedfv.reports._comparison import Tally, as_json, as_markdown, tally
 from fedfv.reports._figures import class_counts, plot_clients, plot_curves, plot_partition, plot_tradeoff
 from fedfv.reports._page import page_of, write_page
 from fedfv.reports._ranking import Ranked, best_of_each_rule, check_metric, rank, ranking_markdown, write_ranking
-from fedfv.reports._results import PartResults, collect, environments_of, load_results, save_results
+from fedfv.reports._results import PartResults, collect, environments_of, load_results, merge, save_results
 from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
 from fedfv.reports._summary import HEADINGS, Row, rows_of, summarise
 from fedfv.reports._tensorboard import TensorBoard
-from fedfv.reports._write import write_run_figures, write_run_tables, write_study
+from fedfv.reports._write import write_record, write_run_figures, write_run_tables, write_study
 
 __all__ = [
     "HEADINGS",
@@ -28,6 +28,7 @@ __all__ = [
     "environments_of",
     "group_by_seed",
     "load_results",
+    "merge",
     "page_of",
     "plot_clients",
     "plot_curves",
@@ -42,6 +43,7 @@ __all__ = [
     "tally",
     "write_page",
     "write_ranking",
+    "write_record",
     "write_run_figures",
     "write_run_tables",
     "write_study",

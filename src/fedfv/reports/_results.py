@@ -69,6 +69,28 @@ def _collect_part(part: Part, seeds: Sequence[int], folder: Path) -> PartResults
     )
 
 
+def merge(one: Sequence[PartResults], other: Sequence[PartResults]) -> list[PartResults]:
+    """The runs of both, of the same study; a run that both have must have given the same in both."""
+    apart = {results.part.name: results for results in other}
+    merged = [_merge_part(results, apart.pop(results.part.name, results)) for results in one]
+    return [*merged, *apart.values()]
+
+
+def _merge_part(one: PartResults, other: PartResults) -> PartResults:
+    right: dict[str, dict[int, Tensor]] = {}  # by row and seed
+    for results in (one, other):
+        for row, seeds in results.seeds.items():
+            known = right.setdefault(row, {})
+            for seed, counts in zip(seeds, results.right[row], strict=True):
+                if not torch.equal(known.setdefault(seed, counts), counts):
+                    raise RunError(f"seed {seed} of {row} in {one.part.name} was run twice, and gave two results.")
+    ordered = {row.name: dict(sorted(right[row.name].items())) for row in one.part.rows if row.name in right}
+    return one._replace(
+        seeds={row: list(runs) for row, runs in ordered.items()},
+        right={row: torch.stack(list(runs.values())) for row, runs in ordered.items()},
+    )
+
+
 def save_results(path: Path, results: Iterable[PartResults]) -> None:
     """Into one compressed file."""
     arrays: dict[str, Any] = {}

@@ -18,16 +18,25 @@ def write_study(
     study: Study, results: Sequence[PartResults], environments: Sequence[dict[str, Any]], folder: Path, name: str
 ) -> list[Path]:
     """Writes NAME.json, NAME.md, NAME.npz and figures into the folder, a short version as NAME-short; returns them."""
+    files = write_record(study, results, environments, folder, name)
+    told = files[0].with_suffix(".md")
+    told.write_text(f"# {study.title}\n\n{as_markdown(study, results)}")
+    return [*files, told, *write_figures(results, folder, told.stem)]
+
+
+def write_record(
+    study: Study, results: Sequence[PartResults], environments: Sequence[dict[str, Any]], folder: Path, name: str
+) -> list[Path]:
+    """Writes what was found, NAME.json, and what it was found from, NAME.npz; a short version as NAME-short."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{name}-short" if study.short_of else name
     table = {name: as_json(study, results), "made_with": list(environments)}
     if study.short_of:
         table["short_of"] = study.short_of
-    files = [folder / f"{stem}{ending}" for ending in (".json", ".md", ".npz")]
+    files = [folder / f"{stem}{ending}" for ending in (".json", ".npz")]
     files[0].write_text(json.dumps(table, indent=1) + "\n")
-    files[1].write_text(f"# {study.title}\n\n{as_markdown(study, results)}")
-    save_results(files[2], results)
-    return files + write_figures(results, folder, stem)
+    save_results(files[1], results)
+    return files
 
 
 def write_figures(results: Sequence[PartResults], folder: Path, stem: str) -> list[Path]:

@@ -1,0 +1,31 @@
+"""Puts the finished runs of a table or figure of the paper on the record in results/, beside those that are there.
+
+    python scripts/record.py table2 reproduction
+
+The folder is the one in which `fedfv reproduce` keeps its runs. So runs of several machines come together; one that is
+on the record already must have given the same.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from fedfv.experiments import paper_study
+from fedfv.reports import collect, environments_of, load_results, merge, write_record
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def record(name: str, folder: Path, results: Path = RESULTS) -> None:
+    """Adds the runs in this folder."""
+    study = paper_study(name)
+    found, environments = collect(study, folder), environments_of(study.runs(folder))
+    if (results / f"{name}.npz").is_file():
+        found = merge(load_results(results / f"{name}.npz", study), found)
+        known = json.loads((results / f"{name}.json").read_text())["made_with"]
+        environments = known + [environment for environment in environments if environment not in known]
+    write_record(study, found, environments, results, name)
+
+
+if __name__ == "__main__":
+    record(sys.argv[1], Path(sys.argv[2]))
