@@ -183,7 +183,7 @@ def _table(results: PartResults) -> list[str]:
 
 
 def _difference(cell: Cell, printed: float) -> str:
-    return "exact" if cell.verdict == "exact" else f"{cell.mean - printed:+.2f} {cell.verdict}"
+    return "exact" if cell.verdict == "exact" else f"{cell.mean - printed:+z.2f} {cell.verdict}"  # z: no -0.00
 
 
 def _said(claim: Claim, results: PartResults) -> list[str]:
