@@ -6,11 +6,11 @@ The folder is the one in which `fedfv reproduce` keeps its runs. So runs of seve
 on the record already must have given the same.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
-from fedfv.experiments import paper_study
+from fedfv.experiments import PAPER, paper_study
 from fedfv.reports import collect, environments_of, load_results, merge, write_record
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -28,4 +28,8 @@ def record(name: str, folder: Path, results: Path = RESULTS) -> None:
 
 
 if __name__ == "__main__":
-    record(sys.argv[1], Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=PAPER)
+    parser.add_argument("folder", type=Path)
+    given = parser.parse_args()
+    record(given.name, given.folder)

@@ -6,10 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from fedfv.experiments import PAPER, paper_study, run, run_path
 from fedfv.reports import as_json, load_results
-from fedfv.reports._comparison import cells_of
+from fedfv.reports._comparison import cells_of, values_of
+from fedfv.seeding import rng
 
 ROOT = Path(__file__).parents[1]
 
@@ -65,3 +67,25 @@ def test_no_average_of_table_2_on_record_is_far_from_the_printed_one() -> None:
     cells = {row: cells["average"] for row, cells in cells_of(results).items()}
     off = {row: abs(cell.mean - cell.paper[0]) for row, cell in cells.items() if cell.paper}
     assert all(off[row] <= 1.5 or cells[row].verdict == "within" for row in cells)
+
+
+@pytest.mark.parametrize(
+    ("row", "other", "low", "high"),
+    [("qfedavg-5", "fedfv-0.1-3", -0.9, 0.6), ("fedavg", "fedfv-0.1-3", 1.9, 3.7), ("fedavg", "qfedavg-5", 2.1, 3.6)],
+)
+def test_what_the_page_says_of_differences_in_dispersion_follows_from_the_records(
+    row: str, other: str, low: float, high: float
+) -> None:
+    """Clients drawn again with replacement, the same for both rules and all seeds; 95 % of the differences."""
+    (results,) = load_results(ROOT / "results" / "table2.npz", paper_study("table2"))
+    last = {each: 100 * results.accuracies(each)[:, -1] for each in (row, other)}
+    drawn = torch.from_numpy(rng(0, "bootstrap").integers(100, size=(4000, 100)))
+    spread = {each: values[:, drawn].std(dim=-1, correction=0).mean(dim=0) for each, values in last.items()}
+    found = (spread[row] - spread[other]).quantile(torch.tensor([0.025, 0.975], dtype=torch.double))
+    assert found.tolist() == pytest.approx([low, high], abs=0.1)
+
+
+def test_fedmgda_gets_fairer_with_epsilon_in_each_seed_as_the_page_says() -> None:
+    (results,) = load_results(ROOT / "results" / "table2.npz", paper_study("table2"))
+    small, large = (values_of(results, f"fedmgda-{epsilon}", "std")[:, -1] for epsilon in ("0.01", "1"))
+    assert (large < small).all()
