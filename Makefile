@@ -1,6 +1,8 @@
 # `make test` and `make reproduce` set themselves up: all they need is Python 3.11 or newer with pip.
 PYTHON ?= python3
 BIN := .venv/bin
+# Threads of torch that wait let others have the core.
+export OMP_WAIT_POLICY ?= passive
 
 .PHONY: test lint unit deployment slow flower bench guard reproduce docs clean
 

@@ -15,6 +15,7 @@ __all__ = [
     "Buffers",
     "Clients",
     "Empty",
+    "NotFiniteError",
     "Replies",
     "ServerState",
     "from_tensors",
@@ -42,6 +43,17 @@ class Buffers(NamedTuple):
 NO_BUFFERS = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.long))
 
 
+class NotFiniteError(ValueError):
+    """NaN or infinite numbers of some clients: the usual end of a model that diverges."""
+
+    def __init__(self, name: str, clients: list[int]) -> None:
+        super().__init__(name, clients)
+        self.name, self.clients = name, clients
+
+    def __str__(self) -> str:
+        return f"`{self.name}` must be finite, but those of clients {self.clients} are not."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replies:
     """What m clients told the server in one round; checked here and nowhere else.
@@ -67,7 +79,7 @@ class Replies:
     ...     accuracies=torch.tensor([0.5, 0.9]),
     ... )
     Traceback (most recent call last):
-    ValueError: `updates` must be finite, but those of clients [9] are not.
+    fedfv.core.NotFiniteError: `updates` must be finite, but those of clients [9] are not.
     """
 
     round: int
@@ -91,14 +103,14 @@ class Replies:
         if not self.sizes.any():
             raise ValueError("`sizes` must not all be zero, since averages are taken by size.")
         self._refuse("accuracies", (self.accuracies < 0) | (self.accuracies > 1), "be in [0, 1]")
-        self._refuse("updates", ~linalg.finite_rows(self.updates), "be finite")
+        self._refuse_not_finite("updates", linalg.finite_rows(self.updates))
         if self.buffers is not None:
             for values in self.buffers:
                 if len(values) != len(self.updates):
                     raise ValueError(
                         f"`buffers` must have a row for each of the {len(self.updates)} updates, got {_shape(values)}."
                     )
-                self._refuse("buffers", ~values.isfinite().all(dim=1), "be finite")
+                self._refuse_not_finite("buffers", values.isfinite().all(dim=1))
 
     def _check_updates(self) -> None:
         updates = self.updates
@@ -126,7 +138,11 @@ class Replies:
         _check_vector(name, values, len(self.updates))
         if values.dtype.is_complex or values.dtype == torch.bool:
             raise ValueError(f"`{name}` must be real numbers, got {values.dtype}.")
-        self._refuse(name, ~values.isfinite(), "be finite")
+        self._refuse_not_finite(name, values.isfinite())
+
+    def _refuse_not_finite(self, name: str, finite: Tensor) -> None:
+        if not finite.all():
+            raise NotFiniteError(name, self.clients[~finite].tolist())
 
     def _refuse(self, name: str, bad: Tensor, rule: str) -> None:
         if bad.any():

@@ -1,7 +1,25 @@
 """The command line: parse, call, print."""
 
-from fedfv.cli import _commands as _commands
-from fedfv.cli import _studies as _studies
-from fedfv.cli._app import entry, main
+import sys
+
+from fedfv._openmp import wait_passively
 
 __all__ = ["entry", "main"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command; returns 0, 1 for a run that failed or was interrupted, or 2 for something asked for wrongly."""
+    wait_passively()  # before anything loads torch
+    try:
+        from fedfv.cli import _commands, _studies  # noqa: F401
+        from fedfv.cli._app import call
+
+        return call(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        print("fedfv: interrupted.", file=sys.stderr)
+        return 1
+
+
+def entry() -> None:
+    """The command `fedfv`."""
+    sys.exit(main())

@@ -1,6 +1,5 @@
 """The command itself: what is common to all that it can do."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -25,25 +24,21 @@ app = typer.Typer(
 Folder = Annotated[Path | None, typer.Option("--data", help="Look for data files here first (or set FEDFV_DATA).")]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs a command; returns 0, 1 for a run that failed or was interrupted, or 2 for something asked for wrongly."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+def call(arguments: list[str]) -> int:
+    """Runs a command; what is wrong becomes one sentence, and with --debug a traceback."""
     try:
         code = app(arguments, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return 2
-    except (ValueError, RunError) as error:  # one sentence; --debug shows where from
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except (ValueError, RunError) as error:
         if "--debug" in arguments:
             raise
         err.print(f"[red]fedfv:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
         return 1 if isinstance(error, RunError) else 2
     return code if isinstance(code, int) else 0
-
-
-def entry() -> None:
-    """The command `fedfv`."""
-    sys.exit(main())
 
 
 def _version(wanted: bool) -> None:

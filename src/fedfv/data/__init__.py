@@ -10,7 +10,7 @@ from fedfv.data._checked import DataError
 from fedfv.data._cifar10 import cifar10
 from fedfv.data._dataset import Dataset
 from fedfv.data._fashion import fashion_mnist, fashion_tops
-from fedfv.data._federation import Federation, Index
+from fedfv.data._federation import Federation, Index, Part
 from fedfv.data._load import DATASETS, check, fetch, load
 from fedfv.data._mnist import mnist
 from fedfv.data._npz import npz
@@ -24,6 +24,7 @@ __all__ = [
     "Dataset",
     "Federation",
     "Index",
+    "Part",
     "by_column",
     "check",
     "cifar10",

@@ -1,11 +1,17 @@
 """Who holds which examples."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import torch
 from jaxtyping import Int, Num
 from torch import Tensor
+
+Part = Literal["train", "validation", "test"]
+
+_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +95,26 @@ class Federation:
         """How many clients there are."""
         return len(self.train)
 
-    def examples(self, part: Literal["train", "validation", "test"], client: int) -> tuple[Tensor, Tensor]:
+    def digest(self, parts: Sequence[Part] = ("train", "validation", "test")) -> str:
+        """SHA-256 of the clients' names and of every example that each of them holds, in hexadecimal.
+
+        >>> half = Index.of([torch.tensor([1, 0]), torch.tensor([2])])
+        >>> one = Federation(torch.eye(3), torch.tensor([0, 1, 1]), half, half, half, num_classes=2)
+        >>> one.digest() == one.sorted_by_client().digest()
+        True
+        >>> one.digest() == replace(one, targets=torch.tensor([0, 1, 0])).digest()
+        False
+        """
+        found = hashlib.sha256(repr((self.names, self.num_classes, self.inputs.dtype, self.targets.dtype)).encode())
+        for part in parts:
+            index: Index = getattr(self, part)
+            found.update(index.offsets.numpy().data)
+            for rows in torch.split(index.rows, _ROWS_AT_ONCE):
+                for values in (self.inputs, self.targets):
+                    found.update(values[rows].cpu().numpy().data)
+        return found.hexdigest()
+
+    def examples(self, part: Part, client: int) -> tuple[Tensor, Tensor]:
         """The inputs and targets of one client: views where its rows stand one after the other, else copies."""
         rows = getattr(self, part)[client]
         if len(rows) and bool((rows.diff() == 1).all()):

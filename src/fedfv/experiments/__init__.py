@@ -2,7 +2,8 @@
 
 from fedfv.experiments._build import build_federation
 from fedfv.experiments._bundled import bundled
-from fedfv.experiments._errors import ConfigError
+from fedfv.experiments._errors import ConfigError, DivergedError, RunError
+from fedfv.experiments._lock import held
 from fedfv.experiments._many import ManyProgress, run_many
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import (
@@ -23,7 +24,7 @@ from fedfv.experiments._spec import (
     build_rule,
     changed,
 )
-from fedfv.experiments._store import RunDirectory, RunError
+from fedfv.experiments._store import RunDirectory, layer
 from fedfv.experiments._study import PAPER, Claim, Part, Study, StudyRow, paper_study, run_path
 from fedfv.experiments._sweep import Setting, settings_of
 
@@ -37,6 +38,7 @@ __all__ = [
     "ConfigError",
     "Data",
     "Dirichlet",
+    "DivergedError",
     "Everyone",
     "Experiment",
     "FromFile",
@@ -57,6 +59,8 @@ __all__ = [
     "build_rule",
     "bundled",
     "changed",
+    "held",
+    "layer",
     "paper_study",
     "run",
     "run_many",

@@ -23,6 +23,14 @@ class ConfigError(ValueError):
         return cls(f"unknown {what} {came!r}{hint} known: {', '.join(known)}.")
 
 
+class RunError(RuntimeError):
+    """A run that cannot go on, for a reason that lies outside of its settings; what it has written is kept."""
+
+
+class DivergedError(RunError):
+    """A run whose numbers are no longer finite."""
+
+
 def build(cls: type[T], table: Any, where: str) -> T:
     """An object of a dataclass from a table of TOML, or the sentence that says which key is wrong and how."""
     if not isinstance(table, dict):

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import lru_cache
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import NamedTuple
 import torch
 
 from fedfv import data
+from fedfv._openmp import children_wait_passively
 from fedfv.data import Dataset, Federation
+from fedfv.experiments._errors import DivergedError, RunError
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import Experiment
-from fedfv.experiments._store import RunDirectory, RunError
+from fedfv.experiments._store import RunDirectory
 
 _LOOK_EVERY = 0.5  # seconds
 _ENDINGS = (signal.SIGINT, signal.SIGTERM)
@@ -25,10 +28,11 @@ _ENDINGS = (signal.SIGINT, signal.SIGTERM)
 class ManyProgress(NamedTuple):
     """How far many runs are."""
 
-    finished: int
+    finished: int  # those that have ended, the diverged among them
     runs: int
     rounds_done: int
     rounds: int
+    diverged: int = 0
 
 
 def run_many(
@@ -40,6 +44,8 @@ def run_many(
 ) -> None:
     """Runs each experiment in its directory, or goes on with it; those that are finished are left alone.
 
+    A run that diverges is marked as such in its directory, and the others go on.
+
     Args:
         experiments: what to run, by the directory where it is kept.
         jobs: how many at a time, each in a process of its own; by default as many as there are cores, each with one
@@ -48,14 +54,15 @@ def run_many(
         watch: is told now and then how far all of them are.
     """
     places = {RunDirectory.create(path, experiment): experiment.rounds for path, experiment in experiments.items()}
-    total = sum(places.values())
 
     def look() -> list[RunDirectory]:
-        """Tells how far all are; returns those that are not finished."""
+        """Tells how far all are; returns those that have not ended."""
         # From their records, not from the processes: what one of them shares with us could be lost or locked with it.
         done = {place: place.rounds_done() for place in places}
-        left = [place for place, rounds in places.items() if done[place] < rounds]
-        watch(ManyProgress(len(places) - len(left), len(places), sum(done.values()), total))
+        diverged = {place for place in places if place.diverged() is not None}
+        left = [place for place, rounds in places.items() if done[place] < rounds and place not in diverged]
+        total = sum(done[place] if place in diverged else rounds for place, rounds in places.items())
+        watch(ManyProgress(len(places) - len(left), len(places), sum(done.values()), total, len(diverged)))
         return left
 
     if not (left := look()):
@@ -63,7 +70,8 @@ def run_many(
     cores = os.cpu_count() or 1
     jobs = min(jobs or cores, len(left))
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin, (max(1, cores // jobs),)) as pool:
-        running = {pool.submit(_run_one, place.path, data) for place in left}
+        with children_wait_passively():
+            running = {pool.submit(_run_one, place.path, data) for place in left}
         processes = active_children()
         try:
             while running:
@@ -72,7 +80,8 @@ def run_many(
                 if not all(process.is_alive() for process in processes):  # the pool itself may fail to see it
                     raise BrokenProcessPool
                 for future in ended:
-                    future.result()
+                    with suppress(DivergedError):
+                        future.result()
         except BrokenProcessPool:
             raise RunError("a process that ran experiments was killed; the same command goes on from there.") from None
         finally:

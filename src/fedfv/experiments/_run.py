@@ -5,18 +5,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedfv.core import Replies, ServerState, from_tensors, start, to_tensors
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from fedfv.core import Clients, NotFiniteError, Replies, ServerState, from_tensors, start, to_tensors
 from fedfv.data import Dataset, Federation
 from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler, device_of, wants_mean
-from fedfv.experiments._errors import ConfigError
+from fedfv.experiments._errors import ConfigError, DivergedError
 from fedfv.experiments._spec import Experiment
-from fedfv.experiments._store import RunDirectory
+from fedfv.experiments._store import RunDirectory, layer
 from fedfv.lens import Lens, Watched
 from fedfv.models import flatten, flatten_buffers
 from fedfv.simulation import simulate
 from fedfv.training import Evaluation, evaluate, keep_freed_memory
 
 _SAVE_AFTER = 30.0  # seconds between checkpoints
+_FEW = 10  # clients that a sentence names
 
 
 class Progress(NamedTuple):
@@ -24,7 +28,7 @@ class Progress(NamedTuple):
 
     round: int
     rounds: int
-    accuracies: list[float]
+    accuracies: list[float | None]  # None for a client without test examples
     replied: int | None  # how many clients did in the last round; None before the first
     record: dict[str, Any] | None = None  # of the last round
 
@@ -43,7 +47,8 @@ def run(
 
     Args:
         experiment: what to run.
-        directory: where to keep it; one that holds another experiment is refused.
+        directory: where to keep it; one that holds another experiment, or is in use, is refused. Another number of
+            rounds is not another experiment, so a finished run goes on if more rounds are asked for.
         data: where to look for data files first; or what was loaded from them, to save loading it again.
         watch: is told after each round where the run is.
     """
@@ -54,35 +59,54 @@ def run(
         clients, sample = build_clients(experiment, federation, model), build_sampler(experiment, federation)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    place = RunDirectory.create(directory, experiment)
+    with RunDirectory.own(directory, experiment) as place:
+        _run(experiment, federation, model, clients, sample, place, watch)
+    return place
+
+
+def _run(
+    experiment: Experiment,
+    federation: Federation,
+    model: nn.Module,
+    clients: Clients,
+    sample: Callable[[int], Int[Tensor, " m"]],
+    place: RunDirectory,
+    watch: Callable[[Progress], None],
+) -> None:
     rule, rounds = experiment.aggregator, experiment.rounds
+    if (sentence := place.diverged()) is not None:
+        raise DivergedError(f"{place.path} {sentence}")
 
     def due(done: int, every: int) -> bool:
         return done % every == 0 or done == rounds
 
     watched = Watched(rule, lambda round: due(round + 1, experiment.lens_every or experiment.evaluate_every))
 
-    def look(server: ServerState[Any]) -> Evaluation:
+    def look(server: ServerState[Any]) -> dict[str, Any]:
         params = server.mean if wants_mean(experiment) else server.params
-        return evaluate(federation, model, params, server.buffers, experiment.model.loss)
+        judged = (federation, model, params, server.buffers, experiment.model.loss)
+        return _seen(evaluate(*judged, part="test"), evaluate(*judged, part="validation"))
 
-    if (tensors := place.load()) is not None:
+    fingerprint = _fingerprint(federation, model)
+    if (tensors := place.resume(fingerprint)) is not None:
         server = from_tensors(rule, tensors)
     else:
         server = start(rule, federation.num_clients, flatten(model), flatten_buffers(model))
-        place.append(_opening(federation, look(server)))
+        place.append(_opening(federation, fingerprint, look(server)))
         place.save(to_tensors(server))
-    accuracies = next(record["accuracies"] for record in reversed(place.records()) if "accuracies" in record)
+    accuracies: list[float | None] = next(
+        record["accuracies"] for record in reversed(place.records()) if "accuracies" in record
+    )
     watch(Progress(server.round, rounds, accuracies, None))
 
     done, saved = server, time.monotonic()
     try:
         for server, replies in simulate(clients, watched, sample, done, rounds):
-            evaluation = look(server) if due(server.round, experiment.evaluate_every) else None
-            record = _record(server.round, replies, evaluation, watched.seen)
+            seen = look(server) if due(server.round, experiment.evaluate_every) else {}
+            record = _record(server.round, replies, watched.seen) | seen
             place.append(record)
             done = server
-            accuracies = accuracies if evaluation is None else evaluation.accuracies.tolist()
+            accuracies = seen.get("accuracies", accuracies)
             watch(Progress(server.round, rounds, accuracies, len(record["replied"]), record))
             if server.round == rounds or time.monotonic() > saved + _SAVE_AFTER:
                 place.save(to_tensors(server))
@@ -90,16 +114,38 @@ def run(
     except KeyboardInterrupt:
         place.save(to_tensors(done))
         raise
-    return place
+    except NotFiniteError as error:
+        place.save(to_tensors(done))
+        sentence = _diverged(done.round + 1, error, experiment.training.lr)
+        place.diverge(sentence)
+        raise DivergedError(f"{place.path} {sentence}") from None
 
 
-def _opening(federation: Federation, evaluation: Evaluation) -> dict[str, Any]:
+def _diverged(round: int, error: NotFiniteError, lr: float) -> str:
+    """What happened, without its subject."""
+    clients = ", ".join(map(str, error.clients[:_FEW])) + (" and others" if len(error.clients) > _FEW else "")
+    return (
+        f"diverged in round {round}: the {error.name.replace('_', ' ')} of clients {clients} are not finite. "
+        f"A smaller `training.lr` than {lr:g} usually helps. The records of the rounds before are kept."
+    )
+
+
+def _fingerprint(federation: Federation, model: nn.Module) -> dict[str, Any]:
+    """What decides a run beside its settings, since files and functions that these name can change."""
+    return {
+        "data": federation.digest(),
+        "test": federation.digest(["test"]),
+        "model": [layer(name, each.dtype, each.shape) for name, each in model.state_dict().items()],
+    }
+
+
+def _opening(federation: Federation, fingerprint: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
     sizes = {part: getattr(federation, part).sizes.tolist() for part in ("train", "validation", "test")}
-    return {"round": 0, "names": federation.names, "sizes": sizes, **_seen(evaluation)}
+    return {"round": 0, "names": federation.names, "sizes": sizes, "fingerprint": fingerprint, **seen}
 
 
-def _record(round: int, replies: Replies | None, evaluation: Evaluation | None, lens: Lens | None) -> dict[str, Any]:
-    """What a round showed: of the clients that replied, of all where they were evaluated, and of their conflicts."""
+def _record(round: int, replies: Replies | None, lens: Lens | None) -> dict[str, Any]:
+    """What a round showed of the clients that replied, and of their conflicts."""
     record: dict[str, Any] = {"round": round, "replied": []}
     if replies is not None:
         record |= {
@@ -109,8 +155,23 @@ def _record(round: int, replies: Replies | None, evaluation: Evaluation | None, 
         }
         if lens is not None:
             record["lens"] = lens.to_record()
-    return record if evaluation is None else record | _seen(evaluation)
+    return record
 
 
-def _seen(evaluation: Evaluation) -> dict[str, Any]:
-    return {"losses": evaluation.losses.tolist(), "accuracies": evaluation.accuracies.tolist()}
+def _seen(test: Evaluation, validation: Evaluation) -> dict[str, Any]:
+    """How the model serves all clients: on test examples, and on those by which settings are chosen, if there are any.
+
+    None stands for a client without examples.
+    """
+    bad = (test.sizes > 0) & ~test.losses.isfinite()
+    if bad.any():
+        raise NotFiniteError("test losses", bad.nonzero().flatten().tolist())
+    seen = _values(test)
+    return seen | {"validation": _values(validation)} if validation.sizes.any() else seen
+
+
+def _values(evaluation: Evaluation) -> dict[str, Any]:
+    return {
+        name: [value if size else None for value, size in zip(values.tolist(), evaluation.sizes.tolist(), strict=True)]
+        for name, values in (("losses", evaluation.losses), ("accuracies", evaluation.accuracies))
+    }

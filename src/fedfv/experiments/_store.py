@@ -1,13 +1,14 @@
 """The run directory: the only code that reads or writes it."""
 
 import contextlib
+import itertools
 import json
 import os
 import platform
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,20 +19,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from fedfv.experiments._errors import ConfigError
+from fedfv.experiments._errors import ConfigError, RunError
+from fedfv.experiments._lock import held
 from fedfv.experiments._spec import SIMULATED, Experiment
 
-EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT = (
+EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT, DIVERGED, LOCK = (
     "experiment.toml",
     "records.jsonl",
     "checkpoint.safetensors",
     "environment.json",
+    "diverged.txt",
+    "run.lock",
 )
 _PACKAGES = ("fedfv", "torch", "numpy", "numba", "piqp")
-
-
-class RunError(RuntimeError):
-    """A run that cannot go on, for a reason that lies outside of it; what it has written is kept."""
 
 
 class RunDirectory:
@@ -41,8 +41,11 @@ class RunDirectory:
     - `records.jsonl`, what was found: raw values of each client, a line for each round and one before the first.
     - `checkpoint.safetensors`, where it is: a complete server, written whole or not at all. Nothing in it can be run.
     - `environment.json`, with what it was made.
+    - `diverged.txt`, if the run ended because numbers were no longer finite: a sentence that says where.
+    - `run.lock`, locked while a process writes to the directory.
 
-    Records hold no times, so that those of a run that was cut off and resumed are those of one that was not.
+    Records hold no times, so that those of a run that was cut off and resumed are those of one that was not. Anybody
+    may read at any time. Only the process inside `own` writes.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -50,26 +53,48 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], experiment: Experiment | dict[str, Any]) -> "RunDirectory":
-        """For this experiment, or for tables that say what is run on another engine.
+        """The directory of this experiment, made if it is not there."""
+        with cls.own(path, experiment) as directory:
+            return directory
 
-        A new one, or the one that is there if it is of the same.
+    @classmethod
+    @contextlib.contextmanager
+    def own(cls, path: str | os.PathLike[str], experiment: Experiment | dict[str, Any]) -> Iterator["RunDirectory"]:
+        """The directory of this experiment, in which nobody else can write meanwhile.
+
+        A directory of another experiment is refused, except that one may ask for another number of rounds, as long as
+        it is not below the rounds that are on the record.
+
+        Args:
+            path: of the directory, which need not be there.
+            experiment: what is run; or, on an engine of another kind, tables that say so.
         """
         directory = cls(path)
         wanted = experiment.to_dict() if isinstance(experiment, Experiment) else experiment
-        if directory.has(EXPERIMENT):
-            if differing := _differences(directory.settings(), wanted):
-                raise ConfigError(
-                    f"{directory.path} holds another experiment (it differs in {', '.join(differing)}); "
-                    f"choose another directory, or delete that one."
-                )
-            return directory
+        directory.refuse_another(wanted)
         with _explained(f"{directory.path} cannot be written"):
-            if directory.path.is_dir() and any(directory.path.iterdir()):
-                raise ConfigError(f"{directory.path} is not empty and holds no run; choose another directory.")
             directory.path.mkdir(parents=True, exist_ok=True)
-            directory._replace(ENVIRONMENT, json.dumps(_environment(), indent=1).encode())
-            directory._replace(EXPERIMENT, tomli_w.dumps(wanted).encode())
-        return directory
+        with held(directory.path / LOCK, str(directory.path)):
+            directory.refuse_another(wanted)
+            if not directory.has(EXPERIMENT):
+                directory._replace(ENVIRONMENT, json.dumps(_environment(), indent=1).encode())
+            if not directory.has(EXPERIMENT) or _differences(directory.settings(), wanted):
+                directory._replace(EXPERIMENT, tomli_w.dumps(wanted).encode())
+            yield directory
+
+    def refuse_another(self, wanted: dict[str, Any]) -> None:
+        """Raises a `ConfigError` if the directory cannot become, or go on with, an experiment of these settings."""
+        if not self.has(EXPERIMENT):
+            if self.path.is_dir() and not {each.name for each in self.path.iterdir()} <= {LOCK, ENVIRONMENT}:
+                raise ConfigError(f"{self.path} is not empty and holds no run; choose another directory.")
+            return
+        differing, done = _differences(self.settings(), wanted), self.rounds_done()
+        if differing and not (differing == ["`rounds`"] and wanted["rounds"] >= done):
+            already = f"; {done} rounds are done" if differing == ["`rounds`"] else ""
+            raise ConfigError(
+                f"{self.path} holds another experiment (it differs in {', '.join(differing)}{already}); "
+                f"choose another directory, or delete that one."
+            )
 
     def has(self, name: str) -> bool:
         """Whether it has a file of this name."""
@@ -124,10 +149,9 @@ class RunDirectory:
             file.write(line)
 
     def load(self) -> dict[str, Tensor] | None:
-        """The tensors of the checkpoint, None if there is none; later records are dropped, since they come again."""
+        """The tensors of the checkpoint, None if there is none."""
         path = self.path / CHECKPOINT
         if not path.is_file():
-            self._keep_records(-1)
             return None
         try:
             tensors: dict[str, Tensor] = load_file(path)
@@ -135,34 +159,69 @@ class RunDirectory:
             raise RunError(
                 f"{path} cannot be read ({error}); delete it to run again from the start. The records are kept."
             ) from None
-        self._keep_records(int(tensors["round"]))
         return tensors
+
+    def resume(self, fingerprint: dict[str, Any]) -> dict[str, Tensor] | None:
+        """As `load`, for the owner; later records are dropped, since they come again.
+
+        Args:
+            fingerprint: of what a run depends on beside its settings, as in its first record. A run that was begun
+                with another one is refused.
+        """
+        tensors = self.load()
+        if tensors is not None:
+            self._refuse_changes(fingerprint)
+        self._keep_records(-1 if tensors is None else int(tensors["round"]))
+        return tensors
+
+    def diverged(self) -> str | None:
+        """Where the run diverged, in a sentence without its subject; None if it did not."""
+        return (self.path / DIVERGED).read_text().strip() if self.has(DIVERGED) else None
+
+    def diverge(self, sentence: str) -> None:
+        """Marks the run as one that cannot go on."""
+        self._replace(DIVERGED, f"{sentence}\n".encode())
 
     def save(self, tensors: dict[str, Tensor]) -> None:
         """Replaces the checkpoint, at once."""
         # Tensors that share memory (the mean and the parameters before the first round) are not written twice by name.
         apart = {name: tensor.contiguous().clone() if tensor.ndim else tensor for name, tensor in tensors.items()}
-        with _explained(f"{self.path / CHECKPOINT} cannot be written"):
-            self._replace(CHECKPOINT, save(apart))
+        self._replace(CHECKPOINT, save(apart))
 
     def _keep_records(self, rounds: int) -> None:
         """Drops what was recorded after so many rounds, and what was not written to its end."""
         if self.has(RECORDS):
-            kept = [record for record in self.records() if record["round"] <= rounds]
-            lines = [json.dumps(record, separators=(",", ":")) + "\n" for record in kept]
-            with _explained(f"{self.path / RECORDS} cannot be written"):
-                self._replace(RECORDS, "".join(lines).encode())
+            whole = (self.path / RECORDS).read_bytes()
+            lines = whole.splitlines(keepends=True)
+            kept = b"".join(
+                line for line, record in zip(lines, self.records(), strict=False) if record["round"] <= rounds
+            )
+            if kept != whole:
+                self._replace(RECORDS, kept)
+
+    def _refuse_changes(self, fingerprint: dict[str, Any]) -> None:
+        begun: dict[str, Any] = self.records()[0].get("fingerprint", {})
+        if "data" in begun and begun["data"] != fingerprint.get("data"):
+            what = "other data: the examples, or who holds which of them, are not the same"
+        elif "model" in begun and begun["model"] != fingerprint["model"]:
+            what = f"another model: {_first_difference(begun['model'], fingerprint['model'])}"
+        else:
+            return
+        raise ConfigError(
+            f"{self.path} was begun with {what}; restore what there was to go on, or choose another directory."
+        )
 
     def _replace(self, name: str, contents: bytes) -> None:
-        temporary = self.path / f".{name}.{os.getpid()}"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(contents)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path / name)
-        finally:
-            temporary.unlink(missing_ok=True)
+        temporary = self.path / f".{name}.new"
+        with _explained(f"{self.path / name} cannot be written"):
+            try:
+                with open(temporary, "wb") as file:
+                    file.write(contents)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, self.path / name)
+            finally:
+                temporary.unlink(missing_ok=True)
 
 
 def _environment() -> dict[str, Any]:
@@ -192,6 +251,23 @@ def _differences(first: dict[str, Any], second: dict[str, Any], prefix: str = ""
         elif one != other:
             found.append(f"`{prefix}{key}`")
     return found
+
+
+def layer(name: str, dtype: object, shape: Iterable[int]) -> str:
+    """One array of a model, in words: its name, type and shape, for the fingerprint of a run.
+
+    >>> layer("fc.weight", torch.float32, (3, 784))
+    'fc.weight float32 3x784'
+    """
+    return " ".join([name, str(dtype).removeprefix("torch."), "x".join(map(str, shape))]).strip()
+
+
+def _first_difference(begun: list[str], now: list[str]) -> str:
+    """Two layouts, lists of arrays in words, where they first differ."""
+    for one, other in itertools.zip_longest(begun, now, fillvalue="nothing"):
+        if one != other:
+            return f"`{one}` was there, and now there is `{other}`"
+    raise AssertionError
 
 
 @contextlib.contextmanager

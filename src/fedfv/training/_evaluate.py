@@ -1,6 +1,6 @@
 """How the model serves each client."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedfv.core import Buffers
-from fedfv.data import Federation
+from fedfv.data import Federation, Part
 from fedfv.models import LOSSES, load_buffers, unflatten
 
 _AT_ONCE = 1 << 24  # numbers of input in one forward pass
@@ -28,14 +28,14 @@ def evaluate(
     params: Float[Tensor, " d"],
     buffers: Buffers,
     loss: str = "cross-entropy",
-    part: Literal["train", "validation", "test"] = "test",
+    part: Part = "test",
 ) -> Evaluation:
-    """The model on the examples of all clients, in one pass over them and not one for each client."""
+    """The model on the examples of all clients, in one pass over them; NaN for a client without examples."""
     index = getattr(federation, part)
     width = max(1, _AT_ONCE // federation.inputs[0].numel())
     load_buffers(buffers, model)
     model.eval()
-    seen = []
+    seen = [torch.zeros(2, 1, dtype=torch.double)]
     with torch.no_grad():
         for start in range(0, len(index.rows), width):
             rows = _where(index.rows[start : start + width])
@@ -43,7 +43,7 @@ def evaluate(
             outputs = functional_call(model, unflatten(params, model), (federation.inputs[rows],))
             right = outputs.argmax(dim=1) == targets
             seen.append(torch.stack([LOSSES[loss](outputs, targets).double(), right.double()]).cpu())
-    sums = torch.cat([torch.zeros(2, 1, dtype=torch.double), torch.cat(seen, dim=1).cumsum(dim=1)], dim=1)
+    sums = torch.cat(seen, dim=1).cumsum(dim=1)
     losses, accuracies = sums[:, index.offsets].diff(dim=1) / index.sizes
     return Evaluation(losses, accuracies, index.sizes)
 

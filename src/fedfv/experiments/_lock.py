@@ -1,0 +1,39 @@
+"""One process at a time. The operating system releases a lock when its process ends, however that happens."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fedfv.experiments._errors import RunError
+
+
+@contextmanager
+def held(file: Path, what: str) -> Iterator[None]:
+    """Holds the lock `file`, or raises a `RunError` that names the process which holds it.
+
+    The file stays when the lock is released: to delete it would let two processes lock two files of one name.
+
+    Args:
+        file: contains the id of the process that locked it last.
+        what: the subject of the error's sentence.
+    """
+    lock = FileLock(file)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise RunError(
+            f"{what} is in use by {_owner(file)}; wait until that has finished, or choose another directory."
+        ) from None
+    try:
+        file.write_text(f"{os.getpid()}\n")
+        yield
+    finally:
+        lock.release()
+
+
+def _owner(file: Path) -> str:
+    pid = file.read_text().strip()
+    return f"process {pid}" if pid else "another process"  # which has locked the file and not yet written to it
