@@ -187,6 +187,7 @@ def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
         (["sweep", "no.toml"], "there is no file no.toml"),
         (["sweep", "grid-cifar"], "unknown sweep 'grid-cifar'; did you mean 'grid-cifar10'?"),
         (["run", "swept.toml"], "a table `grid` makes a sweep of an experiment, and `fedfv sweep` runs it."),
+        (["sweep", "ranked.toml"], "`ranking` must be a table with the keys `by` and `on`, got {'over': 'all'}."),
         (["sweep", "small.toml", "--rank-by", "wurst"], "unknown metric 'wurst'; did you mean 'worst'?"),
         (["run", "small.toml", "--set", "training.lrr=1"], "unknown key in [training] 'lrr'; did you mean 'lr'?"),
     ],
@@ -195,6 +196,7 @@ def test_studies_and_sweeps_asked_for_wrongly(
     experiment: Path, command: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("swept.toml").write_text(experiment.read_text() + "[grid]\nseed = [1, 2]\n")
+    Path("ranked.toml").write_text(Path("swept.toml").read_text() + "[ranking]\nover = 'all'\n")
     assert main(command) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
     assert not Path("reproduction").exists()
@@ -209,14 +211,42 @@ def test_sweep_ranks_settings_by_a_metric(experiment: Path, capsys: pytest.Captu
     """
     text = re.sub(r"\[aggregator\].*?(?=\[|$)", "", experiment.read_text(), flags=re.DOTALL)
     Path("swept.toml").write_text(text + grid)
-    assert main(["sweep", "swept.toml", "--jobs", "2", "--rank-by", "mean"]) == 0
+    assert main(["sweep", "swept.toml", "--jobs", "2", "--rank-by", "mean", "--rank-on", "test"]) == 0
     assert "8 of 8 runs" in capsys.readouterr().err
     ranking = json.loads(Path("sweeps/swept/ranking.json").read_text())
     means = [setting["metrics"]["mean"]["mean"] for setting in ranking["settings"]]
     assert means == sorted(means, reverse=True)
     assert all("training.lr=0.2" in setting["setting"] for setting in ranking["settings"][:2])
-    assert main(["sweep", "swept.toml", "--rank-by", "std"]) == 0
+    assert main(["sweep", "swept.toml", "--rank-by", "std", "--rank-on", "test"]) == 0
     ranking = json.loads(Path("sweeps/swept/ranking.json").read_text())
     spreads = [setting["metrics"]["std"]["mean"] for setting in ranking["settings"]]
     assert spreads == sorted(spreads)
     assert "fedfv alpha=0.1" in Path("sweeps/swept/ranking.md").read_text()
+
+
+def test_an_interrupt_while_libraries_are_loaded_is_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fedfv", "run", "fashion-fair", "--out", "run"]
+    for wait in (0.1, 0.3, 0.6):
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:
+            time.sleep(wait)
+            child.send_signal(signal.SIGINT)
+            _, said = child.communicate()
+        assert child.returncode == 1
+        assert "nterrupted" in said
+        assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, "passive"), ("active", "active")])
+def test_the_command_lets_threads_that_wait_sleep_unless_the_user_chose(chosen: str | None, expected: str) -> None:
+    code = """
+import os, sys
+import fedfv.cli
+assert "torch" not in sys.modules
+assert fedfv.cli.main(["--version"]) == 0
+assert "torch" in sys.modules
+print(os.environ["OMP_WAIT_POLICY"])
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"}
+    environment |= {} if chosen is None else {"OMP_WAIT_POLICY": chosen}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == expected

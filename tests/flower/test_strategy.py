@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ from torch.nn.functional import cross_entropy
 
 from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, start
 from fedfv.core import ServerState
-from fedfv.experiments import ConfigError
+from fedfv.experiments import ConfigError, RunError
 from fedfv.flower import FairStrategy, fair_app, fair_client
-from fedfv.models import flatten, flatten_buffers
+from fedfv.models import build_model, flatten, flatten_buffers
 from fedfv.reports import summarise
 from fedfv.seeding import rng
 from fedfv.simulation import simulate
@@ -372,12 +373,83 @@ def test_a_directory_of_another_rule_is_refused(tmp_path: Path) -> None:
         run(make_strategy(FedFV(alpha=0.2, tau=2), directory=tmp_path / "run"), make_grid(), 2)
 
 
+def test_a_directory_of_another_network_is_refused(tmp_path: Path) -> None:
+    run(make_strategy(directory=tmp_path / "run"), make_grid(), 1)
+    other = ArrayRecord(build_model("mlp", (6,), 3, seed=0, hidden=[7]).double().state_dict())
+    with pytest.raises(
+        ConfigError, match=r"another model: `1.weight float64 5x6` was there, and now there is `1.weight float64 7x6`"
+    ):
+        make_strategy(directory=tmp_path / "run").start(make_grid(), other, 2)
+
+
+def test_a_directory_of_another_training_is_refused(tmp_path: Path) -> None:
+    def start(lr: float, rounds: int) -> None:
+        arrays, config = ArrayRecord(make_model().state_dict()), ConfigRecord({"lr": lr, "tag": b"\x01"})
+        make_strategy(directory=tmp_path / "run").start(make_grid(), arrays, rounds, train_config=config)
+
+    start(0.1, rounds=1)
+    with pytest.raises(ConfigError, match=r"it differs in `train_config.lr`"):
+        start(0.2, rounds=2)
+    start(0.1, rounds=2)
+
+
+def test_a_run_that_has_done_its_rounds_warns_and_goes_on_if_more_are_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(make_strategy(directory=tmp_path / "run"), make_grid(), 2)
+    assert run(make_strategy(directory=tmp_path / "run"), make_grid(), 2).round == 2
+    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "has done 2 rounds already and 2 were asked for; ask for more rounds" in warning.getMessage()
+    assert run(make_strategy(directory=tmp_path / "run"), make_grid(), 4).round == 4
+    run(make_strategy(directory=tmp_path / "whole"), make_grid(), 4)
+    assert (tmp_path / "run" / "records.jsonl").read_bytes() == (tmp_path / "whole" / "records.jsonl").read_bytes()
+
+
+def test_a_second_server_in_the_same_directory_is_refused(tmp_path: Path) -> None:
+    grid, refused = make_grid(), []
+    good = grid.app
+
+    def app(message: Message, context: Any) -> Message:
+        if message.metadata.message_type == "train" and not refused:
+            with pytest.raises(RunError, match=r"run is in use by process \d+;") as caught:
+                run(make_strategy(directory=tmp_path / "run"), make_grid(), 2)
+            refused.append(caught.value)
+        return good(message, context)
+
+    grid.app = app  # type: ignore[assignment]
+    run(make_strategy(directory=tmp_path / "run"), grid, 2)
+    assert refused
+
+
+def test_clients_that_all_do_not_say_who_they_are_end_the_run_at_once() -> None:
+    begin = time.monotonic()
+    with pytest.raises(RunError, match=r"none of the 4 connected nodes says which client it is; .*`fair_app`"):
+        run(make_strategy(wait=600), LocalGrid(ClientApp(), len(SIZES)), 2)
+    assert time.monotonic() - begin < 60
+
+
+def test_the_log_does_not_repeat_what_is_waited_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    grid = make_grid()
+    grid.nodes = {node: client for node, client in grid.nodes.items() if client == 0}
+    run(make_strategy(wait=0.5, min_replies=3), grid, 1)
+    assert caplog.text.count("waiting for clients: 1 are there, 3 are wanted") <= 4  # once each time that it waits
+
+
+@pytest.mark.parametrize("rule", ["fedfv", FedFV, None])
+def test_something_that_is_no_rule_is_refused(rule: Any) -> None:
+    with pytest.raises(ValueError, match=r"`aggregator` must be a rule such as FedFV\(alpha=0.1, tau=10\), got"):
+        FairStrategy(rule, 4)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"fraction": 1.5}, "`fraction` must be in [0, 1], got 1.5."),
         ({"count": 9}, "`count` must be from 1 to the 4 clients, got 9."),
-        ({"min_replies": 0}, "`min_replies` must be at least 1, got 0."),
+        ({"min_replies": 0}, "`min_replies` must be a whole number from 1, got 0."),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -13,7 +13,7 @@ from fedfv import metrics
 from fedfv.cli._app import err
 from fedfv.experiments import ManyProgress
 from fedfv.experiments import Progress as Where
-from fedfv.reports import HEADINGS, Ranked, Row, best_of_each_rule
+from fedfv.reports import HEADINGS, Ranked, RankOn, Row, best_of_each_rule, ranking_cell
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 _RANKED = ("mean", "std", "worst", "best")
@@ -42,8 +42,12 @@ def watching_many() -> Iterator[Callable[[ManyProgress], None]]:
             task,
             total=where.rounds,
             completed=where.rounds_done,
-            description=f"{where.finished} of {where.runs} runs",
+            description=_describe_many(where),
         )
+
+
+def _describe_many(where: ManyProgress) -> str:
+    return f"{where.finished} of {where.runs} runs" + (f", {where.diverged} diverged" if where.diverged else "")
 
 
 def _lines_of_many() -> Callable[[ManyProgress], None]:
@@ -54,7 +58,7 @@ def _lines_of_many() -> Callable[[ManyProgress], None]:
         first = where.rounds_done if first is None else first
         now = time.monotonic()
         if now > last + 30 or where.finished == where.runs:
-            said = f"{where.finished} of {where.runs} runs, {where.rounds_done} of {where.rounds} rounds"
+            said = f"{_describe_many(where)}, {where.rounds_done} of {where.rounds} rounds"
             if first < where.rounds_done < where.rounds:
                 left = (now - begin) / (where.rounds_done - first) * (where.rounds - where.rounds_done)
                 said += f", {left:.0f} s left"
@@ -83,8 +87,7 @@ def _lines() -> Callable[[Where], None]:
 
 
 def _describe(where: Where) -> str:
-    accuracies = 100 * torch.tensor(where.accuracies, dtype=torch.double)
-    shares = accuracies / 100
+    shares = torch.tensor([each for each in where.accuracies if each is not None], dtype=torch.double)
     said = f"mean {100 * metrics.mean(shares):.2f}, std {100 * metrics.std(shares):.2f}, "
     said += f"worst 5 % {100 * metrics.worst(shares):.2f}"
     return said + ", nobody replied" if where.replied == 0 else said
@@ -101,16 +104,19 @@ def result_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def ranking_table(ranked: Sequence[Ranked], by: str) -> Table:
+def ranking_table(ranked: Sequence[Ranked], by: str, on: RankOn) -> Table:
     """Each rule at its best, in the order of the metric."""
-    table = Table(box=None, padding=(0, 1, 0, 0), caption=f"each rule at its best by {by}; accuracies in per cent")
+    caption = f"each rule at its best by {by} on {on} examples; test accuracies in per cent"
+    table = Table(box=None, padding=(0, 1, 0, 0), caption=caption)
     table.add_column("rule")
     table.add_column("setting", overflow="fold")
-    for name in _RANKED:
+    for name in (f"{by} on {on}", *_RANKED):
         table.add_column(name, justify="right", no_wrap=True)
     for each in best_of_each_rule(ranked):
-        cells = [
-            f"{100 * mean:.2f}±{100 * spread:.2f}" for mean, spread in (each.row.metrics[name] for name in _RANKED)
-        ]
+        if each.row is None or each.value is None:
+            cells = ["diverged"]
+        else:
+            found = [(by, each.value), *((name, each.row.metrics[name]) for name in _RANKED)]
+            cells = [ranking_cell(name, *value, between="±") for name, value in found]
         table.add_row(each.rule, each.label, *cells)
     return table

@@ -1,9 +1,9 @@
 """Many runs at once: the tables of the paper, and sweeps."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markdown import Markdown
@@ -11,10 +11,19 @@ from rich.markdown import Markdown
 from fedfv.cli._app import Folder, app, err, out
 from fedfv.cli._read import read_tables
 from fedfv.cli._show import ranking_table, watching_many
-from fedfv.experiments import ConfigError, Experiment, paper_study, run_many, settings_of
+from fedfv.experiments import (
+    ConfigError,
+    Experiment,
+    RunDirectory,
+    held,
+    paper_study,
+    run_many,
+    settings_of,
+)
 from fedfv.reports import (
+    RankOn,
     as_markdown,
-    check_metric,
+    check_ranking,
     collect,
     environments_of,
     rank,
@@ -41,11 +50,14 @@ def reproduce(
 ) -> None:
     """Run a table or figure of the paper, and compare it cell by cell; what is already there is not run again."""
     study = paper_study(name).shortened(_listed(rows), _numbers("--seeds", seeds), rounds)
-    _run(study.runs(directory), jobs, folder)
-    results = collect(study, directory)
-    files = write_study(study, results, environments_of(study.runs(directory)), directory, name)
-    page = files[0].with_suffix(".html")
-    write_page(page, *read_runs(study.runs(directory)), title=study.title)
+    runs = study.runs(directory)
+    with held(directory / f".{name}.lock", str(directory / name)):
+        _run(runs, jobs, folder)
+        results = collect(study, directory)
+        files = write_study(study, results, environments_of(runs), directory, name)
+        page = files[0].with_suffix(".html")
+        write_page(page, *read_runs(runs), title=study.title)
+    _tell_diverged(runs)
     text = as_markdown(study, results)
     if out.is_terminal:
         out.print(Markdown(text))
@@ -61,8 +73,13 @@ def sweep(
         str, typer.Argument(help="A TOML file of an experiment with a table `grid`, or a name of `fedfv list sweeps`.")
     ],
     by: Annotated[
-        str, typer.Option("--rank-by", help="mean, std, worst, best, gini ...: which metric decides.")
-    ] = "mean",
+        str | None,
+        typer.Option("--rank-by", help="The metric that decides, of `fedfv list metrics`; default mean."),
+    ] = None,
+    on: Annotated[
+        RankOn | None,
+        typer.Option("--rank-on", help="The examples that decide; default validation. Results are of test examples."),
+    ] = None,
     jobs: Jobs = None,
     directory: Annotated[
         Path | None, typer.Option("--out", help="Where to keep runs and ranking; default sweeps/NAME.")
@@ -70,15 +87,19 @@ def sweep(
     folder: Folder = None,
 ) -> None:
     """Run every combination of the values in a table `grid`, and rank them; what is already there is not run again."""
-    check_metric(by)
     name, tables = read_tables(file, "sweeps")
+    by, on = _ranking(tables, by, on)
+    check_ranking(by, on)
     settings = settings_of(tables)
+    check_ranking(by, on, [each for setting in settings for each in setting.experiments])
     directory = Path("sweeps") / name if directory is None else directory
     runs = {path: experiment for setting in settings for path, experiment in setting.runs(directory).items()}
-    _run(runs, jobs, folder)
-    ranked = rank(settings, directory, by)
-    files = write_ranking(ranked, by, directory, environments_of(runs))
-    out.print(ranking_table(ranked, by))
+    with held(directory / ".sweep.lock", str(directory)):
+        _run(runs, jobs, folder)
+        ranked = rank(settings, directory, by, on)
+        files = write_ranking(ranked, by, on, directory, environments_of(runs))
+    out.print(ranking_table(ranked, by, on))
+    _tell_diverged(runs)
     out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
 
 
@@ -90,6 +111,20 @@ def _run(runs: Mapping[Path, Experiment], jobs: int | None, folder: Path | None)
     except KeyboardInterrupt:
         err.print("Interrupted and saved; the same command goes on from here.")
         raise typer.Exit(1) from None
+
+
+def _tell_diverged(runs: Iterable[Path]) -> None:
+    for path in runs:
+        if (sentence := RunDirectory(path).diverged()) is not None:
+            err.print(f"fedfv: {path} {sentence}", highlight=False, soft_wrap=True)
+
+
+def _ranking(tables: dict[str, Any], by: str | None, on: RankOn | None) -> tuple[str, RankOn]:
+    """How to rank: as the command says, or else the file's table `ranking`."""
+    told = tables.get("ranking", {})
+    if not isinstance(told, dict) or not told.keys() <= {"by", "on"}:
+        raise ConfigError(f"`ranking` must be a table with the keys `by` and `on`, got {told!r}.")
+    return by or told.get("by", "mean"), on or told.get("on", "validation")
 
 
 def _listed(text: str) -> list[str]:

@@ -17,18 +17,22 @@ def held(file: Path, what: str) -> Iterator[None]:
     The file stays when the lock is released: to delete it would let two processes lock two files of one name.
 
     Args:
-        file: contains the id of the process that locked it last.
+        file: contains the id of the process that locked it last; its folder is made if it is not there.
         what: the subject of the error's sentence.
     """
     lock = FileLock(file)
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
+        file.write_text(f"{os.getpid()}\n")
     except Timeout:
         raise RunError(
             f"{what} is in use by {_owner(file)}; wait until that has finished, or choose another directory."
         ) from None
+    except OSError as error:
+        lock.release()
+        raise RunError(f"{file.parent} cannot be written ({error.strerror or error}).") from None
     try:
-        file.write_text(f"{os.getpid()}\n")
         yield
     finally:
         lock.release()

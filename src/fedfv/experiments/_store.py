@@ -31,6 +31,7 @@ EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT, DIVERGED, LOCK = (
     "diverged.txt",
     "run.lock",
 )
+_BEFORE_EXPERIMENT = {LOCK, ENVIRONMENT, f".{ENVIRONMENT}.new", f".{EXPERIMENT}.new"}  # of a run that is being made
 _PACKAGES = ("fedfv", "torch", "numpy", "numba", "piqp")
 
 
@@ -72,8 +73,6 @@ class RunDirectory:
         directory = cls(path)
         wanted = experiment.to_dict() if isinstance(experiment, Experiment) else experiment
         directory.refuse_another(wanted)
-        with _explained(f"{directory.path} cannot be written"):
-            directory.path.mkdir(parents=True, exist_ok=True)
         with held(directory.path / LOCK, str(directory.path)):
             directory.refuse_another(wanted)
             if not directory.has(EXPERIMENT):
@@ -85,7 +84,7 @@ class RunDirectory:
     def refuse_another(self, wanted: dict[str, Any]) -> None:
         """Raises a `ConfigError` if the directory cannot become, or go on with, an experiment of these settings."""
         if not self.has(EXPERIMENT):
-            if self.path.is_dir() and not {each.name for each in self.path.iterdir()} <= {LOCK, ENVIRONMENT}:
+            if self.path.is_dir() and not {each.name for each in self.path.iterdir()} <= _BEFORE_EXPERIMENT:
                 raise ConfigError(f"{self.path} is not empty and holds no run; choose another directory.")
             return
         differing, done = _differences(self.settings(), wanted), self.rounds_done()

@@ -20,7 +20,7 @@ class Setting:
 
     def runs(self, folder: Path) -> dict[Path, Experiment]:
         """Where each of its runs is kept."""
-        name = re.sub(r"[^A-Za-z0-9.=,_-]+", "-", self.label.replace(", ", ",")).strip("-")
+        name = re.sub(r"[^A-Za-z0-9.=,_+-]+", "-", self.label.replace(", ", ",")).strip("-")
         return {folder / "runs" / name / f"seed-{each.seed}": each for each in self.experiments}
 
 
@@ -29,7 +29,7 @@ def settings_of(tables: dict[str, Any]) -> list[Setting]:
 
     A table in such a list is merged into the one that is there, so that values which belong together can go together;
     one with a `name` or `kind` of its own takes its place. The list of `seed` makes no settings: each
-    setting is run with all seeds.
+    setting is run with all seeds. A table `ranking` says how settings are to be ranked, and is left to others.
 
     >>> settings = settings_of({
     ...     "rounds": 5,
@@ -45,7 +45,7 @@ def settings_of(tables: dict[str, Any]) -> list[Setting]:
     ['training.lr=0.01, fedavg', 'training.lr=0.01, fedfv alpha=0.5', 'training.lr=0.1, fedavg', \
 'training.lr=0.1, fedfv alpha=0.5']
     """
-    base = {key: value for key, value in tables.items() if key != "grid"}
+    base = {key: value for key, value in tables.items() if key not in ("grid", "ranking")}
     grid = tables.get("grid")
     if not isinstance(grid, dict) or not grid:
         raise ConfigError("a sweep needs a table [grid] with a list of values for each key that is to be varied.")

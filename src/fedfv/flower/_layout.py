@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv.core import Buffers
+from fedfv.experiments import layer
 
 Kind = Literal["parameter", "value", "count"]
 
@@ -42,6 +43,13 @@ class Layout:
         if "parameter" not in kinds:
             raise ValueError("`initial_arrays` must have floating-point arrays to train.")
         return cls(tuple(found), tuple(array.shape for array in found.values()), types, kinds)
+
+    def described(self) -> list[str]:
+        """Each array in words, for the fingerprint of a run."""
+        return [
+            layer(name, dtype, shape) + ("" if kind == "parameter" else " (not trained)")
+            for name, shape, dtype, kind in zip(self.names, self.shapes, self.types, self.kinds, strict=True)
+        ]
 
     def type(self, kind: Kind) -> torch.dtype:
         """Of all numbers of a kind: single precision, or double if some of them are."""

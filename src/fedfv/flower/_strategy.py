@@ -2,15 +2,14 @@
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
-from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -18,9 +17,10 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedfv.aggregators import AFL, AGGREGATORS, QFedAvg
 from fedfv.core import Aggregator, Replies, ServerState, from_tensors, skip, start, step, to_tensors
 from fedfv.experiments import RunDirectory
-from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CLIENT, CONFIG, ROUND, WHO
+from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CONFIG, ROUND
 from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
+from fedfv.flower._roster import Roster
 from fedfv.lens import Watched
 from fedfv.seeding import rng
 
@@ -67,6 +67,8 @@ class FairStrategy(Strategy):
         buffers: Sequence[str] = BUFFERS,
         directory: str | Path | None = None,
     ) -> None:
+        if isinstance(aggregator, type) or not (callable(aggregator) and hasattr(aggregator, "init")):
+            raise ValueError(f"`aggregator` must be a rule such as FedFV(alpha=0.1, tau=10), got {aggregator!r}.")
         for name, value in {"fraction": fraction, "evaluate_fraction": evaluate_fraction}.items():
             if not 0 <= value <= 1:
                 raise ValueError(f"`{name}` must be in [0, 1], got {value}.")
@@ -75,8 +77,8 @@ class FairStrategy(Strategy):
             "min_replies": min_replies,
             "evaluate_every": evaluate_every,
         }.items():
-            if number < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {number}.")
+            if not isinstance(number, int) or number < 1:
+                raise ValueError(f"`{name}` must be a whole number from 1, got {number!r}.")
         if count is not None and not 1 <= count <= num_clients:
             raise ValueError(f"`count` must be from 1 to the {num_clients} clients, got {count}.")
         self.aggregator, self.num_clients, self.seed = aggregator, num_clients, seed
@@ -100,26 +102,40 @@ class FairStrategy(Strategy):
     ) -> Result:
         """Runs the rounds that are left of `num_rounds`, all of them if there is no checkpoint.
 
-        Rounds are counted from 1 in Flower's logs and results, from the first that is run here.
+        Rounds are counted from 1 in Flower's logs and results, from the first that is run here. A directory in which a
+        run of other settings, of another model or with another `train_config` was begun is refused.
         """
         timeout = self.timeout if timeout is None else timeout
+        with self._own_directory(train_config or ConfigRecord()) as self._place:
+            return self._start(
+                grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config or ConfigRecord(), evaluate_fn
+            )
+
+    def _start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int,
+        timeout: float,
+        train_config: ConfigRecord | None,
+        evaluate_config: ConfigRecord,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None,
+    ) -> Result:
         self._layout = Layout.of(initial_arrays, self.buffers)
-        self._clients: dict[int, int | None] = {}  # by node; None for one that does not say who it is
-        self._failed: set[int] = set()  # nodes that did not reply when they were last asked
+        self._roster = Roster(self.num_clients, self.wait, self.timeout, self.ttl)
         self._sent: list[Message] = []
         self._rounds = num_rounds
         self._watched = Watched(self.aggregator, lambda round: self._place is not None and self._due(round + 1))
-        self._place = None if self.directory is None else RunDirectory.create(self.directory, self._settings())
-        tensors = None if self._place is None else self._place.load()
-        self._there(grid, max(self.min_replies, self._wanted(self.num_clients)))
+        tensors = None if self._place is None else self._place.resume({"model": self._layout.described()})
+        self._roster.there(grid, max(self.min_replies, self._wanted(self.num_clients)))
         if tensors is None:
             params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type("parameter"))
             buffers = self._layout.read(initial_arrays, params)
             self.server = start(self.aggregator, self.num_clients, params, buffers)
-            self._open(grid, evaluate_config or ConfigRecord(), timeout)
+            self._open(grid, evaluate_config, timeout)
         else:
             self.server = from_tensors(self.aggregator, tensors)
-            log(INFO, "FairStrategy: going on after round %d of %d", self.server.round, num_rounds)
+            self._tell_resumed(num_rounds)
         before = self.server.round
         central = None if evaluate_fn is None else lambda round, arrays: evaluate_fn(before + round, arrays)
         result = super().start(
@@ -127,6 +143,23 @@ class FairStrategy(Strategy):
         )
         result.arrays = self.arrays
         return result
+
+    def _own_directory(self, train_config: ConfigRecord) -> AbstractContextManager[RunDirectory | None]:
+        if self.directory is None:
+            return nullcontext()
+        return RunDirectory.own(self.directory, self._settings(train_config))
+
+    def _tell_resumed(self, num_rounds: int) -> None:
+        done = self.server.round
+        if done < num_rounds:
+            log(INFO, "FairStrategy: going on after round %d of %d", done, num_rounds)
+        else:
+            log(
+                WARNING,
+                "FairStrategy: nothing is run, since the run in %s has done %d rounds already and %d were asked for; "
+                "ask for more rounds to go on with it, or choose another directory",
+                *(self.directory, done, num_rounds),
+            )
 
     @property
     def arrays(self) -> ArrayRecord:
@@ -137,7 +170,7 @@ class FairStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The model to each of the chosen clients."""
-        there = self._there(grid, self.min_replies)
+        there = self._roster.there(grid, self.min_replies)
         chosen = self._draw("sample", there, min(len(there), self._wanted(len(there))))
         record = RecordDict({ARRAYS: self._arrays(self.server.params), CONFIG: self._with_round(config)})
         return self._ask(MessageType.TRAIN, record, {client: there[client] for client in chosen})
@@ -146,13 +179,13 @@ class FairStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """One step of the rule; the model stays as it is if too few replied."""
-        answers, rejected = sort_messages(replies, self._sent, self._known())
+        answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
         asked = {message.metadata.dst_node_id for message in self._sent}
         answered = {message.metadata.src_node_id for message in answers.values()}
-        self._failed = (self._failed | asked) - answered
+        self._roster.note(asked, answered)
         needs = isinstance(self.aggregator, QFedAvg) and self.aggregator.loss == "after"
         good, wrong = read_training(answers, self._layout, self.server, needs)
-        self._log(rejected := self._twice + rejected + wrong)
+        self._log(rejected := self._roster.duplicates + rejected + wrong)
         count = 0 if good is None else len(good.clients)
         if good is None or count < self.min_replies:
             log(
@@ -180,7 +213,7 @@ class FairStrategy(Strategy):
         if not self._due(self.server.round) or self.evaluate_fraction == 0:
             self._sent = []
             return []
-        there = self._there(grid, self.min_replies)
+        there = self._roster.there(grid, self.min_replies)
         count = min(len(there), max(1, math.ceil(self.evaluate_fraction * len(there))))
         chosen = self._draw("evaluate", there, count)
         record = RecordDict({ARRAYS: self.arrays, CONFIG: self._with_round(config)})
@@ -188,7 +221,7 @@ class FairStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The accuracies of the clients; and, since the round is over, its record and its checkpoint."""
-        answers, rejected = sort_messages(replies, self._sent, self._known())
+        answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
         seen, wrong = read_evaluation(answers, self.accuracy_key)
         self._log(rejected + wrong)
         self._record(self._replies, self._rejected, seen)
@@ -210,12 +243,22 @@ class FairStrategy(Strategy):
         log(INFO, "\t├──> Rule: %s", self.aggregator)
         log(INFO, "\t└──> Clients: %d, rounds done: %d", self.num_clients, self.server.round)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, train_config: ConfigRecord) -> dict[str, Any]:
         """What two runs that share a directory must have in common."""
         (name,) = [name for name, cls in AGGREGATORS.items() if cls is type(self.aggregator)]
         rule = {"name": name, **dataclasses.asdict(self.aggregator)}  # type: ignore[call-overload]
-        tables = {"engine": "flower", "seed": self.seed, "num_clients": self.num_clients, "fraction": self.fraction}
-        return tables | ({} if self.count is None else {"count": self.count}) | {"aggregator": rule}
+        tables = {
+            "engine": "flower",
+            "seed": self.seed,
+            "num_clients": self.num_clients,
+            "fraction": self.fraction,
+            "min_replies": self.min_replies,
+            "accuracy_key": self.accuracy_key,
+            "buffers": list(self.buffers),
+            "aggregator": rule,
+            "train_config": {key: _plain(value) for key, value in train_config.items()},
+        }
+        return tables | ({} if self.count is None else {"count": self.count})
 
     def _arrays(self, params: torch.Tensor) -> ArrayRecord:
         return self._layout.record(params, self.server.buffers)
@@ -238,53 +281,6 @@ class FairStrategy(Strategy):
         """How many of those who are there should train in a round."""
         return self.count or max(1, round(self.fraction * there))
 
-    def _known(self) -> dict[int, int]:
-        return {node: client for node, client in self._clients.items() if client is not None}
-
-    def _there(self, grid: Grid, wanted: int) -> dict[int, int]:
-        """The node of each client that is there, after a wait for as many as are wanted, but no longer than that."""
-        end = time.monotonic() + self.wait
-        while True:
-            nodes = list(grid.get_node_ids())
-            self._identify(grid, [node for node in nodes if node not in self._clients])
-            known = {node: client for node, client in self._known().items() if node in nodes}
-            there: dict[int, int] = {}
-            for node, client in known.items():
-                # A client that was started again is on a second node for as long as the first is not yet missed.
-                if client not in there or there[client] in self._failed:
-                    there[client] = node
-            self._twice = [
-                Rejected(client, "duplicate", f"node {node}, which is said to be this client, too, is left out")
-                for node, client in known.items()
-                if there[client] != node
-            ]
-            if len(there) >= wanted or time.monotonic() > end:
-                return there
-            log(INFO, "waiting for clients: %d are there, %d are wanted", len(there), wanted)
-            time.sleep(1)
-
-    def _identify(self, grid: Grid, nodes: list[int]) -> None:
-        """Asks these nodes which client they are; one that says nothing, or is lost for now, is asked again later."""
-        if not nodes:
-            return
-        questions = [Message(RecordDict(), node, f"{MessageType.QUERY}.{WHO}", ttl=self.ttl) for node in nodes]
-        answers = list(grid.send_and_receive(questions, timeout=self.timeout))
-        asked = {question.metadata.message_id: question.metadata.dst_node_id for question in questions}
-        for answer in answers:
-            node = asked.get(answer.metadata.reply_to_message_id)
-            if node is None or (answer.has_error() and answer.error.code != ErrorCode.CLIENT_APP_RAISED_EXCEPTION):
-                continue
-            said = [] if answer.has_error() else list(answer.content.metric_records.values())
-            client = said[0].get(CLIENT) if len(said) == 1 else None
-            known = isinstance(client, int) and 0 <= client < self.num_clients
-            self._clients[node] = client if known else None  # type: ignore[assignment]
-            if not known:
-                log(
-                    WARNING,
-                    "node %d does not say which client it is, so it is left out; see fedfv.flower.identify",
-                    node,
-                )
-
     def _log(self, rejected: Iterable[Rejected]) -> None:
         for client, kind, reason in rejected:
             log(WARNING, "round %d, client %d: %s: %s", self.server.round, client, kind, reason)
@@ -301,7 +297,8 @@ class FairStrategy(Strategy):
         record: dict[str, Any] = {"round": self.server.round}
         if self.server.round == 0:
             sizes = [seen[client].size if client in seen else None for client in range(self.num_clients)]
-            record |= {"names": [], "sizes": {"test": sizes}}
+            fingerprint = {"model": self._layout.described()}
+            record |= {"names": [], "sizes": {"test": sizes}, "fingerprint": fingerprint}
         elif replies is not None:
             record |= {
                 "replied": replies.clients.tolist(),
@@ -320,3 +317,10 @@ class FairStrategy(Strategy):
             record["accuracies"] = [each and each.accuracy for each in everyone]
         self._place.append(record)
         self._place.save(to_tensors(self.server))
+
+
+def _plain(value: Any) -> Any:
+    """A value of a configuration as TOML can hold it."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.hex() if isinstance(value, bytes) else value

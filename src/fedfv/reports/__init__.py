@@ -3,7 +3,16 @@
 from fedfv.reports._comparison import Tally, as_json, as_markdown, tally
 from fedfv.reports._figures import class_counts, plot_clients, plot_curves, plot_partition, plot_tradeoff
 from fedfv.reports._page import page_of, write_page
-from fedfv.reports._ranking import Ranked, best_of_each_rule, check_metric, rank, ranking_markdown, write_ranking
+from fedfv.reports._ranking import (
+    Ranked,
+    RankOn,
+    best_of_each_rule,
+    check_ranking,
+    rank,
+    ranking_cell,
+    ranking_markdown,
+    write_ranking,
+)
 from fedfv.reports._results import PartResults, collect, environments_of, load_results, merge, save_results
 from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
 from fedfv.reports._summary import HEADINGS, Row, rows_of, summarise
@@ -13,6 +22,7 @@ from fedfv.reports._write import write_record, write_run_figures, write_run_tabl
 __all__ = [
     "HEADINGS",
     "PartResults",
+    "RankOn",
     "Ranked",
     "Row",
     "Run",
@@ -22,7 +32,7 @@ __all__ = [
     "as_json",
     "as_markdown",
     "best_of_each_rule",
-    "check_metric",
+    "check_ranking",
     "class_counts",
     "collect",
     "environments_of",
@@ -35,6 +45,7 @@ __all__ = [
     "plot_partition",
     "plot_tradeoff",
     "rank",
+    "ranking_cell",
     "ranking_markdown",
     "read_runs",
     "rows_of",

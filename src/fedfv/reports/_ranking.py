@@ -3,13 +3,19 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from fedfv.experiments import ConfigError, Setting
-from fedfv.metrics import METRICS
-from fedfv.reports._summary import Row, summarise
+import torch
+
+from fedfv.experiments import ConfigError, Experiment, RunDirectory, Setting
+from fedfv.metrics import METRICS, noise_corrected_std, over_seeds
+from fedfv.reports._runs import Run, group_by_seed, read_all
+from fedfv.reports._summary import Row, rows_of
+
+RankOn = Literal["validation", "test"]
 
 _LESS_IS_BETTER = {"std", "variance", "noise_corrected_std", "cv", "angle", "gini", "kl_to_uniform", "atkinson"}
+_IN_PER_CENT = {"mean", "std", "noise_corrected_std", "worst", "best", "minimum", "maximum"}
 _SHOWN = ("mean", "std", "worst", "best")
 
 
@@ -18,25 +24,59 @@ class Ranked(NamedTuple):
 
     label: str
     rule: str
-    row: Row
+    row: Row | None  # on test examples, of the seeds that did not diverge
+    value: tuple[float, float] | None  # by which it is ranked: mean and population standard deviation over these seeds
+    diverged: list[int]  # seeds
 
 
-def check_metric(name: str) -> None:
-    """Refuses what settings cannot be ranked by."""
+def check_ranking(by: str, on: RankOn, experiments: Sequence[Experiment] = ()) -> None:
+    """Refuses what these experiments cannot be ranked by, before they run."""
     known = [*METRICS, "noise_corrected_std"]
-    if name not in known:
-        raise ConfigError.unknown("metric", name, known)
+    if by not in known:
+        raise ConfigError.unknown("metric", by, known)
+    if on not in ("validation", "test"):
+        raise ConfigError(f'settings can be ranked on "validation" or "test" examples, got {on!r}.')
+    if on == "validation" and any(_validates_nothing(each) for each in experiments):
+        raise ConfigError(
+            "`partition.fractions` leaves no validation examples to rank settings on; give them a share, or rank on "
+            "test examples with --rank-on test."
+        )
 
 
-def rank(settings: Sequence[Setting], folder: Path, by: str) -> list[Ranked]:
-    """The settings of a sweep that have been run, the best first."""
-    ranked = [
-        Ranked(setting.label, type(row.rule).__name__, row)
-        for setting in settings
-        for row in summarise(path for path in setting.runs(folder) if path.is_dir())
-    ]
+def _validates_nothing(experiment: Experiment) -> bool:
+    shares: tuple[float, ...] = getattr(experiment.partition, "fractions", (0.8, 0.1, 0.1))
+    return shares[1] == 0
+
+
+def rank(settings: Sequence[Setting], folder: Path, by: str, on: RankOn) -> list[Ranked]:
+    """The settings of a sweep that have been run, the best first and those with a diverged seed last."""
+    ranked = [each for setting in settings if (each := _ranked(setting, folder, by, on)) is not None]
     sign = 1 if by in _LESS_IS_BETTER else -1
-    return sorted(ranked, key=lambda each: sign * each.row.metrics[by][0])
+    return sorted(ranked, key=lambda each: (len(each.diverged), sign * each.value[0] if each.value else 0.0))
+
+
+def _ranked(setting: Setting, folder: Path, by: str, on: RankOn) -> Ranked | None:
+    places = {path: each for path, each in setting.runs(folder).items() if path.is_dir()}
+    diverged = {path: each.seed for path, each in places.items() if RunDirectory(path).diverged() is not None}
+    runs = read_all(path for path in places if path not in diverged)
+    if not runs and not diverged:
+        return None
+    rows = rows_of(group_by_seed(runs))
+    rule = type(setting.experiments[0].aggregator).__name__
+    value = over_seeds(torch.tensor([_measure(run, by, on) for run in runs])) if runs else None
+    return Ranked(setting.label, rule, rows[0] if rows else None, value, list(diverged.values()))
+
+
+def _measure(run: Run, by: str, on: RankOn) -> float:
+    """A metric of the clients that have such examples, at the last evaluation."""
+    last, sizes = run.evaluations[-1], run.records[0]["sizes"][on]
+    if on == "validation" and "validation" not in last:
+        raise ConfigError(f"{run.path} has recorded nothing on validation examples; rank on others by --rank-on test.")
+    accuracies = (last["validation"] if on == "validation" else last)["accuracies"]
+    known = [(accuracy, size) for accuracy, size in zip(accuracies, sizes, strict=True) if accuracy is not None]
+    values, counts = (torch.tensor(each) for each in zip(*known, strict=True))
+    metric = noise_corrected_std(values.double(), counts) if by == "noise_corrected_std" else METRICS[by](values)
+    return float(metric)
 
 
 def best_of_each_rule(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -45,52 +85,71 @@ def best_of_each_rule(ranked: Sequence[Ranked]) -> list[Ranked]:
 
 
 def write_ranking(
-    ranked: Sequence[Ranked], by: str, folder: Path, environments: Sequence[dict[str, Any]]
+    ranked: Sequence[Ranked], by: str, on: RankOn, folder: Path, environments: Sequence[dict[str, Any]]
 ) -> list[Path]:
     """Writes ranking.json and ranking.md into the folder; returns them."""
+    ranking = {
+        "ranked_by": by,
+        "ranked_on": on,
+        "settings": [_entry(each) for each in ranked],
+        "made_with": list(environments),
+    }
     files = [folder / "ranking.json", folder / "ranking.md"]
-    listed = [
-        {
-            "setting": each.label,
-            "rule": each.rule,
-            "seeds": each.row.seeds,
-            "metrics": {
-                name: {"mean": round(mean, 6), "seed_std": round(spread, 6)}
-                for name, (mean, spread) in each.row.metrics.items()
-            },
-        }
-        for each in ranked
-    ]
-    files[0].write_text(
-        json.dumps({"ranked_by": by, "settings": listed, "made_with": list(environments)}, indent=1) + "\n"
-    )
-    files[1].write_text(ranking_markdown(json.loads(files[0].read_text())))
+    files[0].write_text(json.dumps(ranking, indent=1) + "\n")
+    files[1].write_text(ranking_markdown(ranking))
     return files
+
+
+def _entry(each: Ranked) -> dict[str, Any]:
+    entry: dict[str, Any] = {"setting": each.label, "rule": each.rule, "seeds": each.row.seeds if each.row else []}
+    if each.row is not None and each.value is not None:
+        entry["value"] = _over_seeds(each.value)
+        entry["metrics"] = {name: _over_seeds(found) for name, found in each.row.metrics.items()}
+    return entry | {"diverged": each.diverged} if each.diverged else entry
+
+
+def _over_seeds(found: tuple[float, float]) -> dict[str, float]:
+    return {"mean": round(found[0], 6), "seed_std": round(found[1], 6)}
 
 
 def ranking_markdown(ranking: dict[str, Any]) -> str:
     """Each rule at its best, and then all settings, from what `ranking.json` holds."""
+    by, on = ranking["ranked_by"], ranking.get("ranked_on", "test")
     best: dict[str, Any] = {}
     for setting in ranking["settings"]:
         best.setdefault(setting["rule"], setting)
+    diverged = [setting for setting in ranking["settings"] if setting.get("diverged")]
+    note = [f"{len(diverged)} of the settings diverged with some seed, and stand last.", ""] if diverged else []
     return "\n".join(
         [
-            f"Each rule at its best by `{ranking['ranked_by']}`; accuracies in per cent, ± over seeds",
+            f"Each rule at its best by `{by}` on {on} examples; test accuracies in per cent, ± over seeds",
             "",
-            *_lines(list(best.values())),
+            *_lines(list(best.values()), by, on),
             "",
+            *note,
             f"All {len(ranking['settings'])} settings",
             "",
-            *_lines(ranking["settings"]),
+            *_lines(ranking["settings"], by, on),
             "",
         ]
     )
 
 
-def _lines(settings: Sequence[dict[str, Any]]) -> list[str]:
-    lines = [f"| | setting | seeds | {' | '.join(_SHOWN)} |", "|---|---|---|" + "---|" * len(_SHOWN)]
+def _lines(settings: Sequence[dict[str, Any]], by: str, on: str) -> list[str]:
+    apart = [] if on == "test" and by in _SHOWN else [f"{by} on {on}"]  # a column of its own for what decides
+    heads = [*apart, *_SHOWN]
+    lines = [f"| | setting | seeds | {' | '.join(heads)} |", "|---|---|---|" + "---|" * len(heads)]
     for place, setting in enumerate(settings, 1):
-        found = [setting["metrics"][name] for name in _SHOWN]
-        cells = " | ".join(f"{100 * each['mean']:.2f} ± {100 * each['seed_std']:.2f}" for each in found)
-        lines.append(f"| {place} | {setting['setting']} | {len(setting['seeds'])} | {cells} |")
+        said = f" (diverged with seed {', '.join(map(str, setting['diverged']))})" if setting.get("diverged") else ""
+        cells = ["-"] * len(heads)
+        if "metrics" in setting:
+            cells = [ranking_cell(by, **setting["value"]) for _ in apart]
+            cells += [ranking_cell(name, **setting["metrics"][name]) for name in _SHOWN]
+        lines.append(f"| {place} | {setting['setting']}{said} | {len(setting['seeds'])} | {' | '.join(cells)} |")
     return lines
+
+
+def ranking_cell(metric: str, mean: float, seed_std: float, between: str = " ± ") -> str:
+    """A metric as it stands in rankings: accuracies in per cent."""
+    unit, digits = (100, 2) if metric in _IN_PER_CENT else (1, 4)
+    return f"{unit * mean:.{digits}f}{between}{unit * seed_std:.{digits}f}"

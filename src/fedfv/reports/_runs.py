@@ -53,6 +53,14 @@ def read_runs(directories: Iterable[str | Path]) -> tuple[list[Run], list[Unread
     return runs, unreadable
 
 
+def read_all(directories: Iterable[str | Path]) -> list[Run]:
+    """All of these runs, or the reason why one of them cannot be read."""
+    runs, unreadable = read_runs(directories)
+    if unreadable:
+        raise RunError(unreadable[0].why)
+    return runs
+
+
 def _read(directory: RunDirectory) -> Run:
     settings, records = directory.settings(), directory.records()
     evaluated = [record for record in records if "accuracies" in record]

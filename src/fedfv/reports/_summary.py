@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedfv.experiments import RunError, build_rule
 from fedfv.metrics import over_seeds, summary
-from fedfv.reports._runs import Run, accuracies_of, group_by_seed, read_runs, test_sizes_of
+from fedfv.reports._runs import Run, accuracies_of, group_by_seed, read_all, test_sizes_of
 
 HEADINGS = {
     "mean": "mean",
@@ -58,10 +58,7 @@ class Curve(NamedTuple):
 
 def summarise(directories: Iterable[str | Path]) -> list[Row]:
     """A row for each experiment, simulated or not, in the order in which they are first met."""
-    runs, unreadable = read_runs(directories)
-    if unreadable:
-        raise RunError(unreadable[0].why)
-    return rows_of(group_by_seed(runs))
+    return rows_of(group_by_seed(read_all(directories)))
 
 
 def rows_of(groups: Sequence[Sequence[Run]]) -> list[Row]:

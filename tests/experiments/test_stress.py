@@ -1,0 +1,82 @@
+"""Ten starts at once, kills at random moments and a reader that never stops: the records are those of a quiet run."""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from fedfv.experiments import RunDirectory, run
+from fedfv.reports import page_of, read_runs
+from tests.experiments.helpers import small, tables, write_data
+from tests.experiments.test_run import RULES
+
+KILLS, ROUNDS = 5, 4000  # kills of each rule; rounds that take a process some seconds
+
+COMMAND = """
+import sys
+from fedfv.experiments import _run
+_run._SAVE_AFTER = 0.2  # so that there are checkpoints between the kills
+from fedfv.cli import main
+sys.exit(main(["run", "small.toml", "--out", "run"]))
+"""
+
+
+class Reader(threading.Thread):
+    """Reads the records and makes the page, over and over."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.place, self.stopped = RunDirectory(path), threading.Event()
+        self.pages, self.failures = 0, list[str]()
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            try:
+                rounds = [record["round"] for record in self.place.records()]
+                runs, _ = read_runs([self.place.path])
+                if runs:
+                    page_of(runs)
+                    self.pages += 1
+                if rounds != list(range(len(rounds))):
+                    self.failures.append(f"records of rounds {rounds[-5:]}")
+            except Exception as error:
+                self.failures.append(repr(error))
+
+
+def launch(folder: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES)
+def test_starts_kills_and_readers_change_nothing(tmp_path: Path, rule: str) -> None:
+    aggregator = {"name": rule, **RULES[rule]}
+    data = write_data(tmp_path / "data.npz")
+    run(small(data, rounds=ROUNDS, aggregator=aggregator), tmp_path / "quiet")
+    (tmp_path / "small.toml").write_text(tomli_w.dumps(tables(data, rounds=ROUNDS, aggregator=aggregator)))
+    reader = Reader(tmp_path / "run")
+    reader.start()
+    try:
+        for _ in range(KILLS):
+            child = launch(tmp_path)
+            time.sleep(random.uniform(0.5, 6.0))  # while it imports, builds, runs, writes, or after its end
+            child.kill()
+            child.communicate()
+        children = [launch(tmp_path) for _ in range(10)]
+        pids = [child.pid for child in children]
+        for child in children:
+            _, said = child.communicate()
+            assert child.returncode == 0 or any(f"run is in use by process {pid};" in said for pid in pids), said
+    finally:
+        reader.stopped.set()
+        reader.join()
+    assert reader.failures == []
+    assert reader.pages > 0
+    assert (tmp_path / "run/records.jsonl").read_bytes() == (tmp_path / "quiet/records.jsonl").read_bytes()
