@@ -17,8 +17,9 @@ from fedfv.data import Dataset, Federation, Index
 from fedfv.experiments import _spec as spec
 from fedfv.experiments._errors import ConfigError
 from fedfv.experiments._spec import PARTITIONS, Experiment
+from fedfv.experiments._trial import check_batches, check_fit, takes_stacks
 from fedfv.models import build_model
-from fedfv.training import BatchedClients, LoopClients, can_be_batched
+from fedfv.training import BatchedClients, LoopClients
 
 # What the code behind the paper added to the seed, for numpy's generator and for torch's.
 _PAPER_SPLIT, _PAPER_MODEL = 21, 12
@@ -57,14 +58,16 @@ def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
     shape, seed = tuple(federation.inputs.shape[1:]), experiment.seed
     seed += _PAPER_MODEL if experiment.seeding == "paper" else 0
     model = build_model(experiment.model.name, shape, federation.num_classes, seed, **experiment.model.options)
-    return model.to(federation.inputs.device)
+    model = model.to(federation.inputs.device)
+    check_fit(experiment, federation, model)
+    check_batches(experiment, federation, model)
+    return model
 
 
 def build_clients(experiment: Experiment, federation: Federation, model: nn.Module) -> Clients:
     """Who trains."""
-    batched = can_be_batched(model) if experiment.engine == "auto" else experiment.engine == "batched"
     rule = experiment.aggregator
-    return (BatchedClients if batched else LoopClients)(
+    return (BatchedClients if takes_stacks(experiment, federation, model) else LoopClients)(
         federation=federation,
         model=model,
         local=experiment.training,
