@@ -34,7 +34,7 @@ def build_federation(experiment: Experiment, source: str | Path | Dataset | Fede
     if isinstance(experiment.partition, spec.FromFile):
         train, validation, test = data.load_partition(experiment.partition.path)
         return Federation(dataset.inputs, dataset.targets, train, validation, test, dataset.num_classes, train.names)
-    options = dataclasses.asdict(experiment.partition)  # type: ignore[call-overload]
+    options = dataclasses.asdict(experiment.partition)
     fractions = options.pop("fractions")
     (kind,) = [name for name, cls in PARTITIONS.items() if cls is type(experiment.partition)]
     seed = options.pop("seed", None)

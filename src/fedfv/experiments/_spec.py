@@ -4,19 +4,25 @@ import dataclasses
 import tomllib
 from collections.abc import Callable
 from dataclasses import field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import tomli_w
-from pydantic import ConfigDict, Field, InstanceOf, ValidationError
+from pydantic import ConfigDict, Field, InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from fedfv.aggregators import AGGREGATORS
-from fedfv.experiments._errors import ConfigError, build, sentence
+from fedfv.experiments._errors import ConfigError, build, checked_init
 from fedfv.training import LocalSGD
 
-specification = checked_dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
-
 T = TypeVar("T")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+def specification(cls: type[T]) -> type[T]:
+    """A frozen dataclass that checks its fields, in Python and in TOML alike."""
+    config = ConfigDict(extra="forbid", strict=True)
+    checked: Any = checked_dataclass(frozen=True, kw_only=True, config=config)(cls)
+    return checked_init(checked)
 
 
 def changed(specified: T, **fields: Any) -> T:
@@ -207,7 +213,7 @@ class Experiment:
 
         Where a rule needs the clients' learning rate and its table does not say another, it gets theirs.
         """
-        known = [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        known = [each.name for each in dataclasses.fields(cls)]
         for key in table:
             if key == "grid":
                 raise ConfigError("a table `grid` makes a sweep of an experiment, and `fedfv sweep` runs it.")
@@ -223,10 +229,7 @@ class Experiment:
         }
         table = _with_learning_rate(table)
         fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
-        try:
-            return cls(**fields)
-        except ValidationError as error:
-            raise ConfigError(sentence(error, "")) from None
+        return cls(**fields)
 
     @classmethod
     def from_toml(cls, text: str) -> "Experiment":
@@ -238,7 +241,7 @@ class Experiment:
 
     def to_dict(self) -> dict[str, Any]:
         """As tables, with every default spelled out; what is None is left out."""
-        tables = dataclasses.asdict(self)  # type: ignore[call-overload]
+        tables = dataclasses.asdict(self)
         for key, kinds, mark in [
             ("partition", PARTITIONS, "kind"),
             ("sampling", SAMPLINGS, "kind"),
