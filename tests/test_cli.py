@@ -108,6 +108,13 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Example:" in capsys.readouterr().out
 
 
+def test_fetch_prints_where_the_files_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "fetch", "fashion-tops"]) == 0
+    places = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(places) == 2
+    assert all(place.is_file() and place.is_absolute() for place in places)
+
+
 def test_the_embedded_data_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "check", "fashion-tops"]) == 0
     assert "ok" in capsys.readouterr().out

@@ -46,7 +46,8 @@ def run_command(
         Path | None, typer.Option("--out", help="Where to keep the run; default runs/NAME-seedS.")
     ] = None,
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write what TensorBoard shows, while it runs, into DIR.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write what TensorBoard shows, while it runs, into a folder of DIR."),
     ] = None,
     folder: Folder = None,
 ) -> None:
@@ -60,7 +61,7 @@ def run_command(
     if directory is None:  # a run directory goes on in its own place
         directory = Path(experiment) if Path(experiment).is_dir() else Path("runs") / f"{name}-seed{wanted.seed}"
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
-    board = None if tensorboard is None else TensorBoard(tensorboard)
+    board = None if tensorboard is None else TensorBoard(tensorboard / directory.resolve().name)
     try:
         with watching(wanted.rounds) as bar, closing(board) if board else nullcontext():
 
@@ -156,8 +157,8 @@ def partition(
 
 @data_app.command()
 def fetch(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None:
-    """Download the files of a data set, unless they are here."""
-    for place in sorted({str(path) for path in data.fetch(name, folder)}):
+    """Download the files of a data set, unless they are here, and print where they are."""
+    for place in sorted({str(path) for path in data.fetch(name, folder).values()}):
         out.print(place, highlight=False, soft_wrap=True)
 
 

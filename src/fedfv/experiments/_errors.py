@@ -4,8 +4,10 @@ import dataclasses
 import difflib
 import functools
 import json
+import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,6 +25,25 @@ class ConfigError(ValueError):
         near = difflib.get_close_matches(came, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ";"
         return cls(f"unknown {what} {came!r}{hint} known: {', '.join(known)}.")
+
+
+@contextmanager
+def naming(where: str, keys: Iterable[str]) -> Iterator[None]:
+    """Says `where.key` for each of these keys in the sentence of a ValueError, as the TOML file calls it."""
+    try:
+        yield
+    except ValueError as error:
+        pattern = f"`({'|'.join(keys)})`"
+        raise ConfigError(re.sub(pattern, rf"`{where}.\1`", str(error))) from error
+
+
+@contextmanager
+def blaming(key: str) -> Iterator[None]:
+    """Puts the key of the TOML file before the sentence of a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"`{key}`: {error}") from error
 
 
 def build(cls: type[T], table: Any, where: str) -> T:
