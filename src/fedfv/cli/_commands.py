@@ -11,7 +11,7 @@ from rich.table import Table
 from fedfv import data
 from fedfv.aggregators import AGGREGATORS
 from fedfv.cli._app import Folder, app, err, out
-from fedfv.cli._read import read_tables, set_key
+from fedfv.cli._read import read_tables
 from fedfv.cli._show import result_table, watching
 from fedfv.experiments import Experiment, Progress, build_federation, bundled, run
 from fedfv.models import MODELS
@@ -52,9 +52,7 @@ def run_command(
     folder: Folder = None,
 ) -> None:
     """Run an experiment, or go on with one that was cut off: the same command does both."""
-    name, tables = read_tables(experiment)
-    for change in changes or []:
-        set_key(tables, change)
+    name, tables = read_tables(experiment, changes=changes or [])
     if seed is not None:
         tables["seed"] = seed
     wanted = Experiment.from_dict(tables)

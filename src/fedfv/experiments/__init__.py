@@ -7,6 +7,8 @@ from fedfv.experiments._many import ManyProgress, run_many
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import (
     IID,
+    PARTITIONS,
+    SAMPLINGS,
     Availability,
     ByColumn,
     BySize,
@@ -30,6 +32,8 @@ from fedfv.experiments._sweep import Setting, settings_of
 __all__ = [
     "IID",
     "PAPER",
+    "PARTITIONS",
+    "SAMPLINGS",
     "Availability",
     "ByColumn",
     "BySize",
