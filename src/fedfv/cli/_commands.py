@@ -3,18 +3,16 @@
 import signal
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-from rich.table import Table
 
 from fedfv import data
-from fedfv.aggregators import AGGREGATORS
 from fedfv.cli._app import Folder, app, err, out
+from fedfv.cli._lists import list_table, partition_table
 from fedfv.cli._read import read_tables
 from fedfv.cli._show import result_table, watching
-from fedfv.experiments import Experiment, Progress, build_federation, bundled, run
-from fedfv.models import MODELS
+from fedfv.experiments import Experiment, Progress, build_federation, run
 from fedfv.reports import (
     TensorBoard,
     class_counts,
@@ -80,20 +78,13 @@ def run_command(
 
 @app.command(name="list")
 def list_command(
-    what: Annotated[Literal["aggregators", "datasets", "models", "experiments", "sweeps"], typer.Argument()],
+    what: Annotated[
+        Literal["aggregators", "datasets", "models", "partitions", "samplings", "metrics", "experiments", "sweeps"],
+        typer.Argument(),
+    ],
 ) -> None:
-    """List what there is to choose from."""
-    known: dict[str, str] = {
-        "aggregators": {name: _first_line(cls) for name, cls in AGGREGATORS.items()},
-        "datasets": {name: _first_line(loader) for name, loader in data.DATASETS.items()},
-        "models": {name: _first_line(make) for name, make in MODELS.items()},
-        "experiments": {name: text.partition("\n")[0].lstrip("# ") for name, text in bundled().items()},
-        "sweeps": {name: text.partition("\n")[0].lstrip("# ") for name, text in bundled("sweeps").items()},
-    }[what]
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, line in known.items():
-        table.add_row(f"[bold]{name}[/bold]", line)
-    out.print(table)
+    """List what there is to choose from, and the keys of each with their defaults."""
+    out.print(list_table(what))
 
 
 @app.command(epilog="Example:  fedfv report runs/* --open")
@@ -147,6 +138,11 @@ def partition(
         highlight=False,
         soft_wrap=True,
     )
+    table, more = partition_table(federation)
+    out.print("Training examples of each class:")
+    out.print(table)
+    if more:
+        out.print(f"and {more} more clients; --out and --plot have all of them", highlight=False)
     if file is not None:
         data.save_partition(file, federation)
     if plot is not None:
@@ -168,7 +164,3 @@ def check(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None
         out.print(f"{state:8}{file}", highlight=False)
     if set(found.values()) != {"ok"}:
         raise typer.Exit(1)
-
-
-def _first_line(thing: Any) -> str:
-    return (thing.__doc__ or "").partition("\n")[0]

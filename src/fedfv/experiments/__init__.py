@@ -7,6 +7,7 @@ from fedfv.experiments._many import ManyProgress, run_many
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import (
     IID,
+    LEARNING_RATES,
     PARTITIONS,
     SAMPLINGS,
     Availability,
@@ -31,6 +32,7 @@ from fedfv.experiments._sweep import Setting, settings_of
 
 __all__ = [
     "IID",
+    "LEARNING_RATES",
     "PAPER",
     "PARTITIONS",
     "SAMPLINGS",

@@ -158,7 +158,7 @@ class Availability:
     dropout: Share = 0.0
 
 
-_LEARNING_RATES = {"qfedavg": "lr", "fedfa": "eta", "fedmgda": "eta"}  # what each rule calls that of the clients
+LEARNING_RATES = {"qfedavg": "lr", "fedfa": "eta", "fedmgda": "eta"}  # what each rule calls that of the clients
 
 SIMULATED = ("auto", "loop", "batched", None)  # the engines of an experiment, and none if it does not say
 
@@ -265,8 +265,8 @@ def build_rule(table: dict[str, Any]) -> Any:
 def _with_learning_rate(table: dict[str, Any]) -> dict[str, Any]:
     """The table with the clients' learning rate in that of the rule, if it belongs there and nothing does yet."""
     match table:
-        case {"training": {"lr": lr}, "aggregator": {"name": str(name), **others}} if name in _LEARNING_RATES:
-            return {**table, "aggregator": {_LEARNING_RATES[name]: lr, "name": name, **others}}
+        case {"training": {"lr": lr}, "aggregator": {"name": str(name), **others}} if name in LEARNING_RATES:
+            return {**table, "aggregator": {LEARNING_RATES[name]: lr, "name": name, **others}}
     return table
 
 
