@@ -198,3 +198,15 @@ def test_debug_shows_the_traceback_of_the_users_function(elsewhere: Path) -> Non
     while causes[-1] is not None:
         causes.append(causes[-1].__cause__)
     assert any(isinstance(cause, KeyError) for cause in causes)
+
+
+def test_the_command_says_in_one_line_that_a_model_is_trained_in_the_loop(elsewhere: Path) -> None:
+    (elsewhere / "recurrent.py").write_text(
+        "from tests.experiments.test_trial import recurrent as make_model\n"  # a GRU, which vmap cannot stack
+    )
+    written(elsewhere / "small.toml", model={"name": "recurrent:make_model"})
+    done = fresh("run", "small.toml", "--out", "run", folder=elsewhere)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "cannot be trained in stacks of clients" in line]
+    assert line.startswith(f"model '{elsewhere}/recurrent:make_model' cannot")
+    assert "Warning" not in done.stderr
