@@ -10,11 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tomli_w
 
 import fedfv
 from fedfv.cli import main
+from fedfv.experiments import Experiment, build_federation
+from fedfv.reports import class_counts
 from tests.experiments.helpers import tables, write_data
 
 
@@ -93,12 +96,46 @@ def test_debug_shows_the_traceback(experiment: Path) -> None:
 
 @pytest.mark.parametrize(
     ("what", "name"),
-    [("aggregators", "fedfv"), ("datasets", "fashion-tops"), ("models", "paper-cnn"), ("experiments", "fashion-fair")],
+    [
+        ("aggregators", "fedfv"),
+        ("datasets", "fashion-tops"),
+        ("models", "paper-cnn"),
+        ("experiments", "fashion-fair"),
+        ("partitions", "label-shards"),
+        ("samplings", "by-size"),
+        ("metrics", "worst"),
+    ],
 )
 def test_list_names_what_there_is_and_says_what_it_is(what: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", what]) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(name + " ")]
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith(name + " ")]
     assert len(line.split()) > 3
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "keys"),
+    [
+        ("aggregators", "fedfv", 'alpha = 0.1, tau = 1, order = "loss", seed = 0'),
+        ("aggregators", "fedavg", 'weighting = "size"'),
+        (
+            "partitions",
+            "label-shards",
+            "num_clients (required), shards_per_client = 2, seed (optional), fractions = [0.8, 0.1, 0.1]",
+        ),
+        ("partitions", "from-file", "path (required)"),
+        ("samplings", "uniform", "count (required), dropout = 0.0"),
+        ("models", "mlp", "options.hidden = [200, 200]"),
+    ],
+)
+def test_list_shows_the_keys_of_each_with_their_defaults(
+    what: str, name: str, keys: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", what]) == 0
+    text = re.sub(r"\n +", " ", capsys.readouterr().out)
+    (line,) = [line for line in text.splitlines() if line.startswith(name + " ")]
+    assert " ".join(line.split()).endswith(f"Keys: {keys}")
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +143,13 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == f"fedfv {fedfv.__version__}"
     assert main(["run", "--help"]) == 0
     assert "Example:" in capsys.readouterr().out
+
+
+def test_fetch_prints_where_the_files_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "fetch", "fashion-tops"]) == 0
+    places = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(places) == 2
+    assert all(place.is_file() and place.is_absolute() for place in places)
 
 
 def test_the_embedded_data_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,6 +201,40 @@ def test_a_partition_can_be_shown_saved_drawn_and_used_again(
     assert main(["run", "small.toml", "--out", "first"]) == 0
     assert main(["run", "small.toml", "--out", "second", *again]) == 0
     assert Path("first/records.jsonl").read_bytes() == Path("second/records.jsonl").read_bytes()
+
+
+def counts_in(shown: str) -> dict[str, list[int]]:
+    """The numbers after the name of each client."""
+    lines = [line.split() for line in shown.splitlines()]
+    return {words[0]: [int(word) for word in words[1:]] for words in lines if all(map(str.isdigit, words))}
+
+
+def test_partition_shows_how_many_examples_of_each_class_each_client_has(
+    experiment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["partition", "small.toml"]) == 0
+    shown = capsys.readouterr().out
+    federation = build_federation(Experiment.from_toml(experiment.read_text()))
+    expected = {
+        str(client): [*map(int, counts), int(counts.sum())] for client, counts in enumerate(class_counts(federation))
+    }
+    assert counts_in(shown) == expected
+    assert "client" in shown
+    assert "total" in shown
+
+
+def test_partition_shows_the_first_of_many_clients_and_of_many_classes_those_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", inputs=np.zeros((800, 2)), targets=np.arange(800) % 40)
+    partition = {"kind": "label-shards", "num_clients": 40, "shards_per_client": 1}
+    Path("many.toml").write_text(tomli_w.dumps(tables(Path("data.npz"), partition=partition)))
+    assert main(["partition", "many.toml"]) == 0
+    shown = capsys.readouterr().out
+    assert len(re.findall(r"^ *\d+ +16 +\d+: 16 *$", shown, flags=re.MULTILINE)) == 30
+    assert "and 10 more clients; --out and --plot have all of them" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(

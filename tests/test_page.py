@@ -10,8 +10,8 @@ import torch
 
 from fedfv import FedAvg, FedFV, metrics
 from fedfv.cli import main
-from fedfv.experiments import RunDirectory, changed, paper_study, run
-from fedfv.reports import group_by_seed, page_of, read_runs, rows_of
+from fedfv.experiments import Progress, RunDirectory, changed, paper_study, run
+from fedfv.reports import TensorBoard, group_by_seed, page_of, read_runs, rows_of
 from fedfv.training import LocalSGD
 from tests.experiments.helpers import small, write_data
 
@@ -194,8 +194,10 @@ def test_tensorboard_sees_what_is_recorded(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text(small(write_data(tmp_path / "data.npz")).to_toml())
-    assert main(["run", "small.toml", "--out", "run", "--tensorboard", "board"]) == 0
-    events = EventAccumulator(str(tmp_path / "board"), size_guidance={"histograms": 0})
+    for name in ("run", "other"):  # two runs in one folder are two runs to TensorBoard
+        assert main(["run", "small.toml", "--out", name, "--tensorboard", "board"]) == 0
+    assert sorted(path.name for path in (tmp_path / "board").iterdir()) == ["other", "run"]
+    events = EventAccumulator(str(tmp_path / "board" / "run"), size_guidance={"histograms": 0})
     events.Reload()
     records = RunDirectory(tmp_path / "run").records()
     evaluated = [record for record in records[1:] if "accuracies" in record]
@@ -205,3 +207,21 @@ def test_tensorboard_sees_what_is_recorded(tmp_path: Path, monkeypatch: pytest.M
     )
     assert [event.step for event in events.Histograms("clients/accuracy")] == [record["round"] for record in evaluated]
     assert len(events.Scalars("train/mean loss")) == sum(bool(record["replied"]) for record in records[1:])
+
+
+def test_tensorboard_leaves_out_what_is_no_number(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    nan = float("nan")
+    lens = {"cosines": [None, nan, -0.5], "before": [None, -1.0], "after": [nan], "turned": None}
+    record = {"replied": [0, 1], "train_losses": [None, nan], "accuracies": [0.5, nan], "losses": [None, nan]}
+    board = TensorBoard(tmp_path / "board")
+    board(Progress(0, 2, [0.5], None))
+    board(Progress(1, 2, [0.5], 2, {"round": 1, **record, "lens": lens}))
+    board(Progress(2, 2, [0.5], 2, {"round": 2, **record, "accuracies": [None, 1.0], "train_losses": [2.0, 4.0]}))
+    board.close()
+    events = EventAccumulator(str(tmp_path / "board"))
+    events.Reload()
+    assert [event.value for event in events.Scalars("train/mean loss")] == [3.0]
+    assert [event.value for event in events.Scalars("conflicts/pairs in per cent")] == [100.0]
+    assert "conflicts/cosine of step and mean" not in events.Tags()["scalars"]

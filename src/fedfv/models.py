@@ -1,6 +1,5 @@
 """Models by name or by import path, and how one becomes a vector and back."""
 
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedfv.core import Buffers
+from fedfv.importing import import_object, told
 
 __all__ = ["LOSSES", "MODELS", "build_model", "flatten", "flatten_buffers", "load_buffers", "unflatten"]
 
@@ -76,7 +76,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: int, **options: Any) -> nn.Module:
     """A new model, by a name of `MODELS` or by the `import.path:callable` of a function like those.
 
-    Its initial parameters depend on the seed only, and no global generator is moved.
+    The folder of a module may stand before its import path: `folder/module:callable`. The initial parameters depend on
+    the seed only, and no global generator is moved.
 
     >>> build_model("mlp", (3, 32, 32), 10, seed=0, hidden=[200, 200])[1]
     Linear(in_features=3072, out_features=200, bias=True)
@@ -84,16 +85,22 @@ def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: i
     if name in MODELS:
         make = MODELS[name]
     elif ":" in name:
-        module, _, attribute = name.partition(":")
         try:
-            make = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"model {name!r} cannot be imported: {error}.") from None
+            make = import_object(name)
+        except ValueError as error:
+            raise ValueError(f"model {name!r} cannot be imported: {error}.") from error
     else:
         raise ValueError(f"unknown model {name!r}; known: {', '.join(MODELS)}, or `import.path:callable`.")
+    wanted = f"model {name!r} must be built for inputs of shape {tuple(input_shape)} and {num_classes} classes"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return make(tuple(input_shape), num_classes, **options)
+        try:
+            model = make(tuple(input_shape), num_classes, **options)
+        except Exception as error:
+            raise ValueError(f"{wanted}, but: {told(error)}.") from error
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{wanted} as a torch.nn.Module, got {type(model).__name__}.")
+    return model
 
 
 def cross_entropy(outputs: Float[Tensor, "n c"], targets: Int[Tensor, " n"]) -> Float[Tensor, " n"]:

@@ -162,7 +162,7 @@ def test_a_file_of_ones_own_is_loaded_as_it_is(tmp_path):
         ({"inputs": [[1.0]], "labels": [0]}, "{path} must contain 'targets', got inputs, labels."),
         ({"inputs": ["a"], "targets": [0]}, "'inputs' of {path} must be finite numbers .*, got <U1 of shape"),
         ({"inputs": [np.nan], "targets": [0]}, "'inputs' of {path} must be finite numbers .*, got float64 of shape"),
-        ({"inputs": [[1.0]], "targets": [0.0]}, "'targets' of {path} must be whole numbers, one for each example, got"),
+        ({"inputs": [[1.0]], "targets": [0.0]}, "'targets' of {path} must be whole numbers, one for each example, or"),
         (
             {"inputs": [[1.0]], "targets": [0, 1]},
             "{path} is not a dataset: `targets` must be one int64 for each of the 1",
@@ -210,3 +210,25 @@ def test_what_is_no_idx_file_is_refused(content, message):
     with pytest.raises(DataError) as error:
         parse("labels", content)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("kind", [np.str_, np.bytes_])
+def test_targets_that_are_text_become_classes_in_sorted_order(tmp_path, kind):
+    np.savez(tmp_path / "mine.npz", inputs=np.eye(4), targets=np.array(["dog", "cat", "eel", "dog"], dtype=kind))
+    dataset = npz(tmp_path / "mine.npz")
+    assert dataset.targets.tolist() == [1, 0, 2, 1]
+    assert dataset.class_names == ("cat", "dog", "eel")
+    assert dataset.num_classes == 3
+
+
+def broken(**options):
+    raise RuntimeError("no\nnetwork")
+
+
+def test_an_exception_inside_a_callable_is_one_sentence_with_its_name():
+    with pytest.raises(DataError) as error:
+        load(f"{__name__}:broken")
+    assert (
+        str(error.value) == f"'{__name__}:broken' must return a Dataset or a Federation, but: RuntimeError: no network."
+    )
+    assert isinstance(error.value.__cause__, RuntimeError)

@@ -8,12 +8,14 @@ import numpy as np
 from fedfv.experiments import Experiment
 
 
-def write_data(path: Path, clients: int = 6, each: int = 30) -> Path:
+def write_data(path: Path, clients: int = 6, each: int = 30, shape: tuple[int, ...] = (8,)) -> Path:
     """Examples in which each client has classes of its own, with a column that says whose they are."""
     random = np.random.default_rng(0)
     client = np.repeat(np.arange(clients), each)
     targets = (client + random.integers(0, 2, len(client))) % 4
-    inputs = random.normal(size=(len(client), 8)) + np.eye(4)[targets].repeat(2, axis=1)
+    inputs = random.normal(size=(len(client), int(np.prod(shape))))
+    inputs[:, :8] += np.eye(4)[targets].repeat(2, axis=1)
+    inputs = inputs.reshape(-1, *shape)
     np.savez(path, inputs=inputs.astype(np.float32), targets=targets, client=client)
     return path
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedfv.aggregators import AGGREGATORS
-from fedfv.experiments import ConfigError, RunDirectory, RunError, run
+from fedfv.experiments import ConfigError, Experiment, RunDirectory, RunError, run
 from fedfv.experiments._run import Progress
 from tests.experiments.helpers import small, tables, write_data
 
@@ -178,7 +178,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(data: Path) -> None:
 
 
 def test_more_clients_than_there_are_is_refused_before_anything_is_written(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(ConfigError, match="`count` must be at most the 6 clients, got 9"):
+    with pytest.raises(ConfigError, match=r"^`sampling.count` must be at most the 6 clients, got 9"):
         run(small(data, sampling={"kind": "uniform", "count": 9}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -186,6 +186,45 @@ def test_more_clients_than_there_are_is_refused_before_anything_is_written(tmp_p
 def test_a_pattern_for_other_clients_is_refused(tmp_path: Path, data: Path) -> None:
     with pytest.raises(ConfigError, match=r"`sampling.pattern` must have 6 entries in each round"):
         run(small(data, sampling={"kind": "availability", "pattern": [[1, 0]]}), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"partition": {"kind": "by-column", "column": "who"}},
+            r"`partition.column` must be one of the dataset's columns \(client\), got 'who'\.",
+        ),
+        (
+            {"partition": {"kind": "iid", "num_clients": 999}},
+            "`partition.num_clients` must be at most 180, ",
+        ),
+        (
+            {"partition": {"kind": "by-column", "fractions": [0.5, 0.4, 0.2]}},
+            "`partition.fractions` for training, validation and test must add up to 1",
+        ),
+        (
+            {"partition": {"kind": "from-file", "path": "no.npz"}},
+            "`partition.path`: no.npz must be a file of numpy.savez",
+        ),
+        ({"data": {"name": "mnits"}}, "`data.name`: unknown dataset 'mnits'; known: mnist, "),
+        ({"data": {"name": "no.such:thing"}}, "`data.name`: 'no.such:thing' must be module:callable and importable"),
+        (
+            {"data": {"name": f"{__name__}:broken_data"}},
+            f"`data.name`: '{__name__}:broken_data' must return a Dataset or a Federation, but: OSError: no network.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_data_is_said_with_the_key_of_the_toml_file(
+    tmp_path: Path, data: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{sentence}"):
+        run(Experiment.from_dict({**tables(data), **changes}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def broken_data() -> None:
+    raise OSError("no network")
 
 
 @pytest.mark.parametrize(

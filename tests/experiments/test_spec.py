@@ -1,6 +1,8 @@
 """Experiments: the same in Python and in TOML, and refused in one sentence where they make no sense."""
 
 import copy
+import dataclasses
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from fedfv.experiments import (
     Model,
     Uniform,
     bundled,
+    changed,
 )
 from fedfv.training import LocalSGD
 from tests.experiments.helpers import tables
@@ -117,3 +120,48 @@ def test_an_experiment_in_python_is_checked_like_one_in_toml() -> None:
 def test_bundled_experiments_can_be_read_and_say_what_they_show(name: str) -> None:
     assert bundled()[name].startswith("# ")
     Experiment.from_toml(bundled()[name])
+
+
+GIVEN: dict[str, Any] = {"rounds": 3, "partition": IID(num_clients=3), "sampling": Everyone(), "aggregator": FedAvg()}
+MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
+    (Experiment, {**GIVEN, "rounds": "5"}, "`rounds` must be a valid integer, got '5'."),
+    (Experiment, {**GIVEN, "rouds": 5}, "unknown field of Experiment 'rouds'; did you mean 'rounds'? known: rounds, "),
+    (Experiment, {"rounds": 3, "partition": IID(num_clients=3), "aggregator": FedAvg()}, "`sampling` is missing."),
+    (
+        Experiment,
+        {**GIVEN, "sampling": "everyone"},
+        "`sampling` must be an instance of Uniform, BySize, Everyone or Availability, got 'everyone'.",
+    ),
+    (Experiment, {**GIVEN, "sampling": FedAvg()}, "`sampling` must be an instance of Uniform, BySize, Everyone or "),
+    (Experiment, {**GIVEN, "training": {"lr": 1}}, "`training` must be an instance of LocalSGD, got {'lr': 1}."),
+    (Experiment, {**GIVEN, "model": "mlp"}, "`model` must be an instance of Model, got 'mlp'."),
+    (Model, {"nmae": "mlp"}, "unknown field of Model 'nmae'; did you mean 'name'? known: name, loss, options."),
+    (Model, {"loss": "hinge"}, "`loss` of Model must be 'cross-entropy' or 'softmax-cross-entropy', got 'hinge'."),
+    (LabelShards, {"num_clients": 0}, "`num_clients` of LabelShards must be greater than or equal to 1, got 0."),
+    (LabelShards, {"num_client": 3}, "unknown field of LabelShards 'num_client'; did you mean 'num_clients'? known: "),
+    (LabelShards, {}, "`num_clients` of LabelShards is missing."),
+    (LocalSGD, {"lr": "0.1"}, "`lr` of local training must be positive, got '0.1'."),
+    (LocalSGD, {"batch_size": "8"}, "`batch_size` of local training must be a whole number from 1, got '8'."),
+]
+
+
+@pytest.mark.parametrize(("cls", "fields", "sentence"), MISTAKES, ids=[sentence for _, _, sentence in MISTAKES])
+def test_mistakes_in_python_get_the_sentences_of_those_in_toml(cls: Any, fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}") as caught:
+        cls(**fields)
+    assert cls is LocalSGD or type(caught.value) is ConfigError
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_without_their_names_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^fields of LabelShards must be given by name, such as num_clients=\.\.\.$"):
+        LabelShards(10)  # type: ignore[misc]
+
+
+def test_specifications_can_be_pickled_replaced_and_compared() -> None:
+    experiment = Experiment(**GIVEN)
+    assert pickle.loads(pickle.dumps(experiment)) == experiment
+    assert dataclasses.replace(experiment, rounds=4) == changed(experiment, rounds=4) != experiment
+    assert copy.deepcopy(experiment) == experiment
+    with pytest.raises(ConfigError, match=r"^`rounds` must be greater than or equal to 1, got 0\.$"):
+        dataclasses.replace(experiment, rounds=0)

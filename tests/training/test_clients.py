@@ -198,8 +198,8 @@ def test_sorting_a_federation_by_client_changes_no_clients_examples() -> None:
         ({"lr": 0}, "`lr` of local training must be positive, got 0."),
         ({"momentum": 1}, r"`momentum` of local training must be in \[0, 1\), got 1."),
         ({"weight_decay": -1}, "`weight_decay` of local training must be a number from 0, got -1."),
-        ({"epochs": 0}, "`epochs` of local training must be at least 1, got 0."),
-        ({"batch_size": 0}, "`batch_size` of local training must be at least 1, got 0."),
+        ({"epochs": 0}, "`epochs` of local training must be a whole number from 1, got 0."),
+        ({"batch_size": 0}, "`batch_size` of local training must be a whole number from 1, got 0."),
     ],
 )
 def test_training_that_makes_no_sense_is_refused(fields: dict[str, float], sentence: str) -> None:

@@ -3,18 +3,16 @@
 import signal
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-from rich.table import Table
 
 from fedfv import data
-from fedfv.aggregators import AGGREGATORS
 from fedfv.cli._app import Folder, app, err, out
-from fedfv.cli._read import read_tables, set_key
+from fedfv.cli._lists import list_table, partition_table
+from fedfv.cli._read import read_tables
 from fedfv.cli._show import result_table, watching
-from fedfv.experiments import Experiment, Progress, build_federation, bundled, run
-from fedfv.models import MODELS
+from fedfv.experiments import Experiment, Progress, build_federation, run
 from fedfv.reports import (
     TensorBoard,
     class_counts,
@@ -46,21 +44,20 @@ def run_command(
         Path | None, typer.Option("--out", help="Where to keep the run; default runs/NAME-seedS.")
     ] = None,
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write what TensorBoard shows, while it runs, into DIR.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write what TensorBoard shows, while it runs, into a folder of DIR."),
     ] = None,
     folder: Folder = None,
 ) -> None:
     """Run an experiment, or go on with one that was cut off: the same command does both."""
-    name, tables = read_tables(experiment)
-    for change in changes or []:
-        set_key(tables, change)
+    name, tables = read_tables(experiment, changes=changes or [])
     if seed is not None:
         tables["seed"] = seed
     wanted = Experiment.from_dict(tables)
     if directory is None:  # a run directory goes on in its own place
         directory = Path(experiment) if Path(experiment).is_dir() else Path("runs") / f"{name}-seed{wanted.seed}"
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
-    board = None if tensorboard is None else TensorBoard(tensorboard)
+    board = None if tensorboard is None else TensorBoard(tensorboard / directory.resolve().name)
     try:
         with watching(wanted.rounds) as bar, closing(board) if board else nullcontext():
 
@@ -81,20 +78,13 @@ def run_command(
 
 @app.command(name="list")
 def list_command(
-    what: Annotated[Literal["aggregators", "datasets", "models", "experiments", "sweeps"], typer.Argument()],
+    what: Annotated[
+        Literal["aggregators", "datasets", "models", "partitions", "samplings", "metrics", "experiments", "sweeps"],
+        typer.Argument(),
+    ],
 ) -> None:
-    """List what there is to choose from."""
-    known: dict[str, str] = {
-        "aggregators": {name: _first_line(cls) for name, cls in AGGREGATORS.items()},
-        "datasets": {name: _first_line(loader) for name, loader in data.DATASETS.items()},
-        "models": {name: _first_line(make) for name, make in MODELS.items()},
-        "experiments": {name: text.partition("\n")[0].lstrip("# ") for name, text in bundled().items()},
-        "sweeps": {name: text.partition("\n")[0].lstrip("# ") for name, text in bundled("sweeps").items()},
-    }[what]
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, line in known.items():
-        table.add_row(f"[bold]{name}[/bold]", line)
-    out.print(table)
+    """List what there is to choose from, and the keys of each with their defaults."""
+    out.print(list_table(what))
 
 
 @app.command(epilog="Example:  fedfv report runs/* --open")
@@ -148,6 +138,11 @@ def partition(
         highlight=False,
         soft_wrap=True,
     )
+    table, more = partition_table(federation)
+    out.print("Training examples of each class:")
+    out.print(table)
+    if more:
+        out.print(f"and {more} more clients; --out and --plot have all of them", highlight=False)
     if file is not None:
         data.save_partition(file, federation)
     if plot is not None:
@@ -156,8 +151,8 @@ def partition(
 
 @data_app.command()
 def fetch(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None:
-    """Download the files of a data set, unless they are here."""
-    for place in sorted({str(path) for path in data.fetch(name, folder)}):
+    """Download the files of a data set, unless they are here, and print where they are."""
+    for place in sorted({str(path) for path in data.fetch(name, folder).values()}):
         out.print(place, highlight=False, soft_wrap=True)
 
 
@@ -169,7 +164,3 @@ def check(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None
         out.print(f"{state:8}{file}", highlight=False)
     if set(found.values()) != {"ok"}:
         raise typer.Exit(1)
-
-
-def _first_line(thing: Any) -> str:
-    return (thing.__doc__ or "").partition("\n")[0]

@@ -1,17 +1,39 @@
 """Experiments as they are named on the command line."""
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from fedfv.cli._app import err
+from fedfv.cli._beside import located
+from fedfv.cli._change import change_keys
 from fedfv.experiments import ConfigError, bundled
 
 
-def read_tables(experiment: str, kind: Literal["experiments", "sweeps"] = "experiments") -> tuple[str, dict[str, Any]]:
-    """The name and the tables of an experiment: from a file, a run directory, or one that comes with the package."""
+def read_tables(
+    experiment: str, kind: Literal["experiments", "sweeps"] = "experiments", changes: Sequence[str] = ()
+) -> tuple[str, dict[str, Any]]:
+    """The name and the tables of an experiment: from a file, a run directory, or one that comes with the package.
+
+    Files and modules that a file names are looked for beside it and then in the working directory; those that the
+    changes name, the other way round. What a run directory names stays as it was kept.
+    """
     path = Path(experiment)
-    if path.is_dir():
+    kept = path.is_dir()
+    if kept:
         path /= "experiment.toml"
+    name, tables = _parse(path, experiment, kind)
+    here = Path.cwd()
+    beside = [path.parent] if path.is_file() else []
+    if not kept:
+        tables = located(tables, [*beside, here])
+    for note in change_keys(tables, changes):
+        err.print(f"fedfv: {note}", highlight=False, markup=False, soft_wrap=True)
+    return name, located(tables, [here, *beside]) if changes else tables
+
+
+def _parse(path: Path, experiment: str, kind: Literal["experiments", "sweeps"]) -> tuple[str, dict[str, Any]]:
     if path.is_file():
         name, text = path.stem, path.read_text()
     elif experiment in bundled(kind):
@@ -24,18 +46,3 @@ def read_tables(experiment: str, kind: Literal["experiments", "sweeps"] = "exper
         return name, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}.") from None
-
-
-def set_key(tables: dict[str, Any], change: str) -> None:
-    key, equals, value = change.partition("=")
-    if not equals:
-        raise ConfigError(f"--set must be KEY=VALUE, such as training.lr=0.01, got {change!r}.")
-    *parents, last = key.strip().split(".")
-    for parent in parents:
-        tables = tables.setdefault(parent, {})
-        if not isinstance(tables, dict):
-            raise ConfigError(f"--set {change}: `{parent}` is not a table.")
-    try:
-        tables[last] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        tables[last] = value.strip()  # so that quotes need not be quoted again: --set aggregator.name=fedavg

@@ -1,7 +1,6 @@
 """Datasets by name."""
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from fedfv.data._federation import Federation
 from fedfv.data._files import Files, locate, read, status
 from fedfv.data._mnist import MNIST, mnist
 from fedfv.data._npz import npz
+from fedfv.importing import import_object, told
 
 DATASETS: dict[str, Callable[[Path | str | None], Dataset]] = {
     "mnist": mnist,
@@ -34,7 +34,8 @@ def load(name: str, folder: Path | str | None = None, **options: Any) -> Dataset
 
     Args:
         name: one of `DATASETS`; or the path of a `.npz` file, see `npz`; or `module:callable`, something to import and
-            call that returns a `Dataset`, or a `Federation` if it knows the clients too.
+            call that returns a `Dataset`, or a `Federation` if it knows the clients too; the folder of the module may
+            stand before it, `folder/module:callable`.
         folder: where to look for the files first; otherwise in the one that the environment variable FEDFV_DATA names.
         options: for the callable.
 
@@ -81,14 +82,16 @@ def _files(name: str) -> Files:
 
 
 def _call(name: str, options: dict[str, Any]) -> Dataset | Federation:
-    module, _, attribute = name.partition(":")
     try:
-        function = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        function = import_object(name)
+    except ValueError as error:
         raise DataError(f"'{name}' must be module:callable and importable, but: {error}.") from error
     if not callable(function):
         raise DataError(f"'{name}' must be something to call, got {type(function).__name__}.")
-    result = function(**options)
+    try:
+        result = function(**options)
+    except Exception as error:
+        raise DataError(f"'{name}' must return a Dataset or a Federation, but: {told(error)}.") from error
     if not isinstance(result, Dataset | Federation):
         raise DataError(f"'{name}' must return a Dataset or a Federation, got {type(result).__name__}.")
     return result

@@ -15,8 +15,9 @@ def npz(path: Path | str) -> Dataset:
     """The dataset in a file of `numpy.savez`.
 
     Args:
-        path: of a file with `inputs`, numbers that are used as they are, in float32; `targets`, whole numbers from 0;
-            and any further arrays with a value for each row, such as `client`, for `by_column`.
+        path: of a file with `inputs`, numbers that are used as they are, in float32; `targets`, whole numbers from 0,
+            or text, whose values in sorted order become the classes and their names; and any further arrays with a
+            value for each row, such as `client`, for `by_column`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -28,13 +29,22 @@ def npz(path: Path | str) -> Dataset:
     inputs, targets = arrays.pop("inputs"), arrays.pop("targets")
     if inputs.dtype.kind not in "fiub" or inputs.ndim < 1 or not np.isfinite(inputs).all():
         raise DataError(f"'inputs' of {path} must be finite numbers with a row for each example, got {_kind(inputs)}.")
-    if targets.dtype.kind not in "iu" or targets.ndim != 1 or targets.size == 0:
-        raise DataError(f"'targets' of {path} must be whole numbers, one for each example, got {_kind(targets)}.")
+    if targets.dtype.kind not in "iuUS" or targets.ndim != 1 or targets.size == 0:
+        raise DataError(
+            f"'targets' of {path} must be whole numbers, one for each example, or text, got {_kind(targets)}."
+        )
+    class_names: tuple[str, ...] = ()
+    if targets.dtype.kind == "S":
+        targets = np.char.decode(targets, "utf-8", "backslashreplace")
+    if targets.dtype.kind == "U":
+        names, targets = np.unique(targets, return_inverse=True)
+        class_names = tuple(map(str, names))
     try:
         return Dataset(
             inputs=torch.from_numpy(inputs.astype(np.float32)),
             targets=torch.from_numpy(targets.astype(np.int64)),
             num_classes=int(targets.max()) + 1,
+            class_names=class_names,
             columns=arrays,
         )
     except ValueError as error:

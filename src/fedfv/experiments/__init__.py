@@ -8,6 +8,9 @@ from fedfv.experiments._many import ManyProgress, run_many
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import (
     IID,
+    LEARNING_RATES,
+    PARTITIONS,
+    SAMPLINGS,
     Availability,
     ByColumn,
     BySize,
@@ -30,7 +33,10 @@ from fedfv.experiments._sweep import Setting, settings_of
 
 __all__ = [
     "IID",
+    "LEARNING_RATES",
     "PAPER",
+    "PARTITIONS",
+    "SAMPLINGS",
     "Availability",
     "ByColumn",
     "BySize",

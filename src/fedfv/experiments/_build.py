@@ -15,10 +15,11 @@ from fedfv.aggregators import AFL, QFedAvg
 from fedfv.core import Clients
 from fedfv.data import Dataset, Federation, Index
 from fedfv.experiments import _spec as spec
-from fedfv.experiments._errors import ConfigError
+from fedfv.experiments._errors import ConfigError, blaming, naming
 from fedfv.experiments._spec import PARTITIONS, Experiment
+from fedfv.experiments._trial import check_batches, check_fit, takes_stacks
 from fedfv.models import build_model
-from fedfv.training import BatchedClients, LoopClients, can_be_batched
+from fedfv.training import BatchedClients, LoopClients
 
 # What the code behind the paper added to the seed, for numpy's generator and for torch's.
 _PAPER_SPLIT, _PAPER_MODEL = 21, 12
@@ -26,14 +27,24 @@ _PAPER_SPLIT, _PAPER_MODEL = 21, 12
 
 def build_federation(experiment: Experiment, source: str | Path | Dataset | Federation | None = None) -> Federation:
     """The data of all clients, each with its own rows of them; from the files in a folder, or as they were loaded."""
-    loaded = source if isinstance(source, Dataset | Federation) else data.load(experiment.data.name, source)
+    if isinstance(source, Dataset | Federation):
+        loaded = source
+    else:
+        with blaming("data.name"):
+            loaded = data.load(experiment.data.name, source)
     if isinstance(loaded, Federation):
         return loaded
     dataset = loaded.only_train() if experiment.data.rows == "train" else loaded
     if isinstance(experiment.partition, spec.FromFile):
-        train, validation, test = data.load_partition(experiment.partition.path)
-        return Federation(dataset.inputs, dataset.targets, train, validation, test, dataset.num_classes, train.names)
-    options = dataclasses.asdict(experiment.partition)  # type: ignore[call-overload]
+        with blaming("partition.path"):
+            parts = data.load_partition(experiment.partition.path)
+            return Federation(dataset.inputs, dataset.targets, *parts, dataset.num_classes, parts[0].names)
+    with naming("partition", [each.name for each in dataclasses.fields(experiment.partition)]):
+        return _partitioned(experiment, dataset)
+
+
+def _partitioned(experiment: Experiment, dataset: Dataset) -> Federation:
+    options = dataclasses.asdict(experiment.partition)
     fractions = options.pop("fractions")
     (kind,) = [name for name, cls in PARTITIONS.items() if cls is type(experiment.partition)]
     seed = options.pop("seed", None)
@@ -57,14 +68,16 @@ def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
     shape, seed = tuple(federation.inputs.shape[1:]), experiment.seed
     seed += _PAPER_MODEL if experiment.seeding == "paper" else 0
     model = build_model(experiment.model.name, shape, federation.num_classes, seed, **experiment.model.options)
-    return model.to(federation.inputs.device)
+    model = model.to(federation.inputs.device)
+    check_fit(experiment, federation, model)
+    check_batches(experiment, federation, model)
+    return model
 
 
 def build_clients(experiment: Experiment, federation: Federation, model: nn.Module) -> Clients:
     """Who trains."""
-    batched = can_be_batched(model) if experiment.engine == "auto" else experiment.engine == "batched"
     rule = experiment.aggregator
-    return (BatchedClients if batched else LoopClients)(
+    return (BatchedClients if takes_stacks(experiment, federation, model) else LoopClients)(
         federation=federation,
         model=model,
         local=experiment.training,
@@ -76,15 +89,21 @@ def build_clients(experiment: Experiment, federation: Federation, model: nn.Modu
 
 def build_sampler(experiment: Experiment, federation: Federation) -> Callable[[int], Int[Tensor, " m"]]:
     """Who replies in a round."""
+    chosen, seed = experiment.sampling, experiment.seed
+    with naming("sampling", [each.name for each in dataclasses.fields(chosen)]):
+        sample = _sampler(experiment, federation)
+    return lambda round: sampling.replying(sample(round), round, chosen.dropout, seed)
+
+
+def _sampler(experiment: Experiment, federation: Federation) -> sampling.Sampler:
     chosen, seed, num_clients = experiment.sampling, experiment.seed, federation.num_clients
-    sample: sampling.Sampler
     match chosen:
         case spec.Uniform():
-            sample = sampling.Uniform(num_clients, chosen.count, seed)
+            return sampling.Uniform(num_clients, chosen.count, seed)
         case spec.BySize():
-            sample = sampling.BySize(federation.train.sizes, chosen.count, seed)
+            return sampling.BySize(federation.train.sizes, chosen.count, seed)
         case spec.Everyone():
-            sample = sampling.Everyone(num_clients)
+            return sampling.Everyone(num_clients)
         case spec.Availability():
             pattern = torch.tensor(chosen.pattern, dtype=torch.bool)
             if pattern.ndim != 2 or pattern.shape[1] != num_clients:
@@ -92,8 +111,7 @@ def build_sampler(experiment: Experiment, federation: Federation) -> Callable[[i
                     f"`sampling.pattern` must have {num_clients} entries in each round, one for each client, "
                     f"got shape {tuple(pattern.shape)}."
                 )
-            sample = sampling.Availability(pattern, chosen.count, seed)
-    return lambda round: sampling.replying(sample(round), round, chosen.dropout, seed)
+            return sampling.Availability(pattern, chosen.count, seed)
 
 
 def device_of(experiment: Experiment) -> torch.device:

@@ -2,8 +2,12 @@
 
 import dataclasses
 import difflib
+import functools
 import json
-from collections.abc import Iterable
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -31,6 +35,25 @@ class DivergedError(RunError):
     """A run whose numbers are no longer finite."""
 
 
+@contextmanager
+def naming(where: str, keys: Iterable[str]) -> Iterator[None]:
+    """Says `where.key` for each of these keys in the sentence of a ValueError, as the TOML file calls it."""
+    try:
+        yield
+    except ValueError as error:
+        pattern = f"`({'|'.join(keys)})`"
+        raise ConfigError(re.sub(pattern, rf"`{where}.\1`", str(error))) from error
+
+
+@contextmanager
+def blaming(key: str) -> Iterator[None]:
+    """Puts the key of the TOML file before the sentence of a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"`{key}`: {error}") from error
+
+
 def build(cls: type[T], table: Any, where: str) -> T:
     """An object of a dataclass from a table of TOML, or the sentence that says which key is wrong and how."""
     if not isinstance(table, dict):
@@ -47,15 +70,55 @@ def build(cls: type[T], table: Any, where: str) -> T:
 
 
 def sentence(error: ValidationError, where: str) -> str:
-    """The first of what pydantic found, as we would say it."""
-    first = error.errors()[0]
-    key = ".".join([where, *map(str, first["loc"])] if where else map(str, first["loc"]))
-    context = first.get("ctx", {})
+    """The first of what pydantic found in the table `where`, as we would say it."""
+    return _said(error, lambda path: f"`{where}.{path}`")
+
+
+def checked_init(cls: type[T]) -> type[T]:
+    """The pydantic dataclass, whose constructor now raises a `ConfigError` with one sentence."""
+    init: Callable[..., None] = cls.__init__
+    top = cls.__name__ == "Experiment"  # whose fields are the keys of TOML as they are
+
+    @functools.wraps(init)
+    def one_sentence(self: T, *arguments: Any, **fields: Any) -> None:
+        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        if arguments:
+            raise ConfigError(f"fields of {cls.__name__} must be given by name, such as {known[0]}=...")
+        for name in fields:
+            if name not in known:
+                raise ConfigError.unknown(f"field of {cls.__name__}", name, known)
+        try:
+            init(self, **fields)
+        except ValidationError as error:
+            said = _said(error, lambda path: f"`{path}`" if top else f"`{path}` of {cls.__name__}")
+            raise ConfigError(said) from None
+
+    cls.__init__ = one_sentence  # type: ignore[method-assign, assignment]
+    return cls
+
+
+def _said(error: ValidationError, named: Callable[[str], str]) -> str:
+    first, *others = error.errors()
+    context, came = first.get("ctx", {}), textwrap.shorten(repr(first["input"]), 200, placeholder=" ...")
     match first["type"]:
         case "missing" | "missing_keyword_only_argument":
-            return f"`{key}` is missing."
+            return f"{named(_path(first['loc']))} is missing."
         case "value_error":
             return str(context["error"])
+        case "dataclass_exact_type":
+            key = first["loc"][0]  # a field of several classes has an error for each
+            classes = [context["class_name"]]
+            classes += [each["ctx"]["class_name"] for each in others if each["loc"][0] == key and "ctx" in each]
+            return f"{named(str(key))} must be an instance of {_either(classes)}, got {came}."
         case _:
             wanted = first["msg"].removeprefix("Input should be ")
-            return f"`{key}` must be {wanted}, got {first['input']!r}."
+            return f"{named(_path(first['loc']))} must be {wanted}, got {came}."
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, location))
+
+
+def _either(names: list[str]) -> str:
+    *before, last = names
+    return f"{', '.join(before)} or {last}" if before else last

@@ -4,19 +4,25 @@ import dataclasses
 import tomllib
 from collections.abc import Callable
 from dataclasses import field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import tomli_w
-from pydantic import ConfigDict, Field, InstanceOf, ValidationError
+from pydantic import ConfigDict, Field, InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from fedfv.aggregators import AGGREGATORS
-from fedfv.experiments._errors import ConfigError, build, sentence
+from fedfv.experiments._errors import ConfigError, build, checked_init
 from fedfv.training import LocalSGD
 
-specification = checked_dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
-
 T = TypeVar("T")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+def specification(cls: type[T]) -> type[T]:
+    """A frozen dataclass that checks its fields, in Python and in TOML alike."""
+    config = ConfigDict(extra="forbid", strict=True)
+    checked: Any = checked_dataclass(frozen=True, kw_only=True, config=config)(cls)
+    return checked_init(checked)
 
 
 def changed(specified: T, **fields: Any) -> T:
@@ -152,7 +158,7 @@ class Availability:
     dropout: Share = 0.0
 
 
-_LEARNING_RATES = {"qfedavg": "lr", "fedfa": "eta", "fedmgda": "eta"}  # what each rule calls that of the clients
+LEARNING_RATES = {"qfedavg": "lr", "fedfa": "eta", "fedmgda": "eta"}  # what each rule calls that of the clients
 
 SIMULATED = ("auto", "loop", "batched", None)  # the engines of an experiment, and none if it does not say
 
@@ -207,7 +213,7 @@ class Experiment:
 
         Where a rule needs the clients' learning rate and its table does not say another, it gets theirs.
         """
-        known = [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        known = [each.name for each in dataclasses.fields(cls)]
         for key in table:
             if key == "grid":
                 raise ConfigError("a table `grid` makes a sweep of an experiment, and `fedfv sweep` runs it.")
@@ -223,10 +229,7 @@ class Experiment:
         }
         table = _with_learning_rate(table)
         fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
-        try:
-            return cls(**fields)
-        except ValidationError as error:
-            raise ConfigError(sentence(error, "")) from None
+        return cls(**fields)
 
     @classmethod
     def from_toml(cls, text: str) -> "Experiment":
@@ -238,7 +241,7 @@ class Experiment:
 
     def to_dict(self) -> dict[str, Any]:
         """As tables, with every default spelled out; what is None is left out."""
-        tables = dataclasses.asdict(self)  # type: ignore[call-overload]
+        tables = dataclasses.asdict(self)
         for key, kinds, mark in [
             ("partition", PARTITIONS, "kind"),
             ("sampling", SAMPLINGS, "kind"),
@@ -262,8 +265,8 @@ def build_rule(table: dict[str, Any]) -> Any:
 def _with_learning_rate(table: dict[str, Any]) -> dict[str, Any]:
     """The table with the clients' learning rate in that of the rule, if it belongs there and nothing does yet."""
     match table:
-        case {"training": {"lr": lr}, "aggregator": {"name": str(name), **others}} if name in _LEARNING_RATES:
-            return {**table, "aggregator": {_LEARNING_RATES[name]: lr, "name": name, **others}}
+        case {"training": {"lr": lr}, "aggregator": {"name": str(name), **others}} if name in LEARNING_RATES:
+            return {**table, "aggregator": {LEARNING_RATES[name]: lr, "name": name, **others}}
     return table
 
 

@@ -55,15 +55,25 @@ def settings_of(tables: dict[str, Any]) -> list[Setting]:
     seeds = grid.get("seed", [base.get("seed", 0)])
     varied = {key: values for key, values in grid.items() if key != "seed"}
     settings = []
-    for values in itertools.product(*varied.values()):
+    for values, label in _labelled(varied):
         changed = copy.deepcopy(base)
         for key, value in zip(varied, values, strict=True):
             _merge(changed, key, value)
-        label = ", ".join(_told(key, value) for key, value in zip(varied, values, strict=True)) or "all"
         settings.append(Setting(label, tuple(Experiment.from_dict({**changed, "seed": seed}) for seed in seeds)))
-    if len({setting.label for setting in settings}) < len(settings):
-        raise ConfigError("the lists of [grid] must not have a value twice.")
     return settings
+
+
+def _labelled(varied: dict[str, list[Any]]) -> list[tuple[tuple[Any, ...], str]]:
+    """Each combination of the values with its label, in which paths stand without their folder if that is enough."""
+    combinations = list(itertools.product(*varied.values()))
+    for folders in (False, True):
+        labels = [
+            ", ".join(_told(key, value, folders) for key, value in zip(varied, values, strict=True)) or "all"
+            for values in combinations
+        ]
+        if len(set(labels)) == len(labels):
+            return list(zip(combinations, labels, strict=True))
+    raise ConfigError("the lists of [grid] must not have a value twice.")
 
 
 def _merge(tables: dict[str, Any], key: str, value: Any) -> None:
@@ -78,9 +88,12 @@ def _merge(tables: dict[str, Any], key: str, value: Any) -> None:
         tables[last] = value
 
 
-def _told(key: str, value: Any) -> str:
+def _told(key: str, value: Any, folders: bool) -> str:
+    def short(value: Any) -> Any:
+        return value.rpartition("/")[2] if not folders and isinstance(value, str) and value.startswith("/") else value
+
     if not isinstance(value, dict):
-        return f"{key}={value}"
-    kind = value.get("name", value.get("kind"))
-    others = [f"{name}={each}" for name, each in value.items() if name not in ("name", "kind")]
+        return f"{key}={short(value)}"
+    kind = short(value.get("name", value.get("kind")))
+    others = [f"{name}={short(each)}" for name, each in value.items() if name not in ("name", "kind")]
     return " ".join([kind, *others] if kind else others or [f"{key} as it is"])

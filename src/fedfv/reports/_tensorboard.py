@@ -36,8 +36,8 @@ class TensorBoard:
         for name, value in _scalars(where.record).items():
             self._writer.add_scalar(name, value, where.round)
         for key, name in (("accuracies", "clients/accuracy"), ("losses", "clients/loss")):
-            if key in where.record:
-                self._writer.add_histogram(name, np.array(where.record[key]), where.round)
+            if len(values := _numbers(where.record.get(key, []))):
+                self._writer.add_histogram(name, values, where.round)
 
     def close(self) -> None:
         """Writes what is not yet written."""
@@ -46,19 +46,26 @@ class TensorBoard:
 
 
 def _scalars(record: dict[str, Any]) -> dict[str, float]:
-    """By the name under which they are shown; accuracies in per cent."""
+    """The numbers of a record by the name under which they are shown; accuracies in per cent."""
     found: dict[str, float] = {"train/replies": len(record["replied"])}
-    if record["replied"]:
-        found["train/mean loss"] = float(np.mean(record["train_losses"]))
-    if "accuracies" in record:
-        accuracies = torch.tensor(record["accuracies"], dtype=torch.double)
-        found |= {f"clients/{name}": 100 * float(measure(accuracies)) for name, measure in _CLIENTS.items()}
+    if len(losses := _numbers(record.get("train_losses", []))):
+        found["train/mean loss"] = float(losses.mean())
+    if len(accuracies := _numbers(record.get("accuracies", []))):
+        values = torch.from_numpy(accuracies)
+        found |= {f"clients/{name}": 100 * float(measure(values)) for name, measure in _CLIENTS.items()}
     if "lens" in record:
-        lens = record["lens"]
+        lens = {key: _numbers(record["lens"][key]) for key in ("cosines", "before", "after")}
         found |= {
-            "conflicts/pairs in per cent": 100 * float(np.mean(np.array(lens["cosines"] or [0]) < 0)),
-            "conflicts/clients against the mean": sum(cosine < 0 for cosine in lens["before"]),
-            "conflicts/clients against the step": sum(cosine < 0 for cosine in lens["after"]),
-            "conflicts/cosine of step and mean": lens["turned"],
+            "conflicts/pairs in per cent": 100 * float((lens["cosines"] < 0).mean()) if len(lens["cosines"]) else 0.0,
+            "conflicts/clients against the mean": float((lens["before"] < 0).sum()),
+            "conflicts/clients against the step": float((lens["after"] < 0).sum()),
         }
+        if len(turned := _numbers([record["lens"]["turned"]])):
+            found["conflicts/cosine of step and mean"] = float(turned[0])
     return found
+
+
+def _numbers(values: list[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The finite values: a client may have none, and TensorBoard's histograms refuse NaN."""
+    numbers = np.array(values, dtype=np.float64)  # None becomes NaN
+    return numbers[np.isfinite(numbers)]

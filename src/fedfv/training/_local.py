@@ -37,12 +37,13 @@ class LocalSGD:
             ("weight_decay", -1e-300, float("inf"), "a number from 0"),
             ("lr_decay", 0, float("inf"), "positive"),
         ]:
-            if not low < getattr(self, name) < high:
-                raise ValueError(f"`{name}` of local training must be {wanted}, got {getattr(self, name)}.")
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not low < value < high:
+                raise ValueError(f"`{name}` of local training must be {wanted}, got {value!r}.")
         for name in ("epochs", "batch_size", "lr_decay_every"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` of local training must be at least 1, got {value}.")
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"`{name}` of local training must be a whole number from 1, got {value!r}.")
 
     def lr_at(self, round: int) -> float:
         """The learning rate of a round."""

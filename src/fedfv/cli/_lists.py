@@ -1,0 +1,93 @@
+"""What there is to choose from, and who holds what, as tables for the terminal."""
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from fedfv import data, metrics
+from fedfv.aggregators import AGGREGATORS
+from fedfv.data import Federation
+from fedfv.experiments import LEARNING_RATES, PARTITIONS, SAMPLINGS, bundled
+from fedfv.models import MODELS
+from fedfv.reports import class_counts
+
+_CLIENTS = 30  # rows of a table of clients, at most
+_CLASSES = 10  # columns, at most: what fits into 80 characters
+
+
+def listed(what: str) -> dict[str, str]:
+    """What each name stands for, with its keys if it has any."""
+    match what:
+        case "aggregators":
+            return {name: _with_keys(cls, LEARNING_RATES.get(name)) for name, cls in AGGREGATORS.items()}
+        case "partitions" | "samplings":
+            kinds = PARTITIONS if what == "partitions" else SAMPLINGS
+            return {name: _with_keys(cls) for name, cls in kinds.items()}
+        case "models":
+            return {name: _with_keys(make) for name, make in MODELS.items()}
+        case "datasets" | "metrics":
+            things: dict[str, Any] = {**data.DATASETS} if what == "datasets" else {**metrics.METRICS}
+            return {name: _first_line(each) for name, each in things.items()}
+        case _:
+            texts = bundled("sweeps" if what == "sweeps" else "experiments")
+            return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}
+
+
+def list_table(what: str) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for name, line in listed(what).items():
+        table.add_row(f"[bold]{name}[/bold]", escape(line))
+    return table
+
+
+def partition_table(federation: Federation) -> tuple[Table, int]:
+    """The training examples of each client by class, and how many clients are left out."""
+    counts = class_counts(federation)
+    shown = counts[:_CLIENTS].tolist()
+    names = federation.names or tuple(map(str, range(len(counts))))
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("client", overflow="fold")
+    if federation.num_classes <= _CLASSES:
+        for heading in (*map(str, range(federation.num_classes)), "total"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for name, row in zip(names, shown, strict=False):
+            table.add_row(escape(name), *map(str, row), str(sum(row)))
+    else:
+        table.add_column("total", justify="right", no_wrap=True)
+        table.add_column("class: examples")
+        for name, row in zip(names, shown, strict=False):
+            held = ", ".join(f"{label}: {count}" for label, count in enumerate(row) if count)
+            table.add_row(escape(name), str(sum(row)), held)
+    return table, len(counts) - len(shown)
+
+
+def _first_line(thing: Any) -> str:
+    return (thing.__doc__ or "").partition("\n")[0]
+
+
+def _with_keys(kind: Any, learning_rate: str | None = None) -> str:
+    keys = ", ".join(_keys(kind, learning_rate))
+    return _first_line(kind) + (f"\nKeys: {keys}" if keys else "")
+
+
+def _keys(kind: Any, learning_rate: str | None) -> Iterator[str]:
+    """Each key as it may stand in TOML, with its default."""
+    if not dataclasses.is_dataclass(kind):
+        for name, each in inspect.signature(kind).parameters.items():
+            if each.default is not each.empty:
+                yield f"options.{name} = {json.dumps(each.default)}"
+        return
+    for field in dataclasses.fields(kind):
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            yield f"{field.name} (required)"
+        elif field.name == learning_rate:
+            yield f"{field.name} = training.lr"
+        else:
+            yield f"{field.name} (optional)" if field.default is None else f"{field.name} = {json.dumps(field.default)}"

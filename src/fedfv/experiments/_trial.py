@@ -1,0 +1,132 @@
+"""A model tried on a few examples before the run, so that what cannot be trained is said in one sentence."""
+
+import copy
+import itertools
+from functools import cache
+from logging import getLogger
+
+import torch
+from torch import Tensor, nn
+
+from fedfv.data import Federation, Index
+from fedfv.experiments._errors import ConfigError
+from fedfv.experiments._spec import Experiment
+from fedfv.importing import told
+from fedfv.models import flatten, flatten_buffers
+from fedfv.training import BatchedClients, LocalSGD, LoopClients, can_be_batched
+
+_NAMED = 5  # clients that a sentence names, at most
+
+
+def check_fit(experiment: Experiment, federation: Federation, model: nn.Module) -> None:
+    """Refuses a model that cannot be trained on such examples, or has fewer outputs than there are classes."""
+    wrong = _misfit(experiment, federation, model)
+    if wrong is not None:
+        shape, classes = tuple(federation.inputs.shape[1:]), federation.num_classes
+        raise ConfigError(
+            f"model {experiment.model.name!r} must turn each input of shape {shape} into one output for each of the "
+            f"{classes} classes, and be trainable, but {wrong}."
+        )
+
+
+def check_batches(experiment: Experiment, federation: Federation, model: nn.Module) -> None:
+    """Refuses batches of one example for a model that cannot be trained on them, as those with BatchNorm cannot."""
+    sizes, width = federation.train.sizes.tolist(), experiment.training.batch_size
+    short = [client for client, size in enumerate(sizes) if _ends_with_one(size, width)]
+    if not short or (error := _attempt(LoopClients, experiment, federation, model, [1])) is None:
+        return
+    single = [client for client in short if sizes[client] == 1]
+    if width is None or single:
+        advice = f"{_named(federation, single)} a single training example; give each client at least two"
+    else:
+        better = next(
+            each for each in itertools.count(max(2, width)) if not any(_ends_with_one(n, each) for n in sizes)
+        )
+        advice = f"with `training.batch_size` = {width} {_named(federation, short)} one; "
+        advice += f"take another `training.batch_size`, such as {better}"
+    raise ConfigError(
+        f"model {experiment.model.name!r} cannot be trained on a batch of one example ({told(error)}), but {advice}."
+    )
+
+
+def takes_stacks(experiment: Experiment, federation: Federation, model: nn.Module) -> bool:
+    """Whether the clients are trained in stacks: the engine "auto" says so where a model does not allow it."""
+    if experiment.engine == "loop" or (experiment.engine == "auto" and not can_be_batched(model)):
+        return False
+    error = _attempt(BatchedClients, experiment, federation, model, [2, 2])  # a stack, unless the model convolves
+    error = error or _attempt(BatchedClients, experiment, federation, model, [2])
+    if error is None:
+        return True
+    name = experiment.model.name
+    why = told(error) if can_be_batched(model) else "it has buffers or dropout"
+    if experiment.engine == "batched":
+        raise ConfigError(
+            f"`engine` must be 'auto' or 'loop' for model {name!r}, "
+            f"which cannot be trained in stacks of clients ({why})."
+        )
+    _say_once(
+        f"model {name!r} cannot be trained in stacks of clients ({why}), "
+        "so its clients are trained one after another, which is slower."
+    )
+    return False
+
+
+@cache
+def _say_once(sentence: str) -> None:
+    # Where nobody has set up logging, Python writes the sentence to stderr as a line of its own.
+    getLogger("fedfv").warning("%s", sentence)
+
+
+def _misfit(experiment: Experiment, federation: Federation, model: nn.Module) -> str | None:
+    """What is wrong with the outputs of the model, or with training it, if anything."""
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        return "it has no trainable parameters"
+    inputs = _few(federation, [2]).inputs
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            outputs = copy.deepcopy(model).eval()(inputs)
+    except Exception as error:
+        return told(error)
+    if not isinstance(outputs, Tensor):
+        return f"it gives a {type(outputs).__name__}"
+    if outputs.ndim != 2 or len(outputs) != len(inputs) or outputs.shape[1] < federation.num_classes:
+        return f"it gives shape {tuple(outputs.shape)} for {len(inputs)} examples"
+    failure = _attempt(LoopClients, experiment, federation, model, [2])
+    return None if failure is None else told(failure)
+
+
+def _attempt(
+    kind: type[LoopClients] | type[BatchedClients],
+    experiment: Experiment,
+    federation: Federation,
+    model: nn.Module,
+    sizes: list[int],
+) -> Exception | None:
+    """What is raised by one step of clients of these sizes, with a copy of the model."""
+    try:
+        with torch.random.fork_rng(devices=[]):
+            clients = kind(_few(federation, sizes), copy.deepcopy(model), LocalSGD(lr=1e-6), experiment.model.loss)
+            clients(0, torch.arange(len(sizes)), flatten(model), flatten_buffers(model))
+    except Exception as error:
+        return error
+    return None
+
+
+def _few(federation: Federation, sizes: list[int]) -> Federation:
+    """Clients of these sizes with the first training examples, which come again if they are too few."""
+    positions = torch.arange(sum(sizes))
+    rows = federation.train.rows[positions % len(federation.train.rows)]
+    index = Index.of(list(torch.split(positions, sizes)))
+    return Federation(federation.inputs[rows], federation.targets[rows], index, index, index, federation.num_classes)
+
+
+def _ends_with_one(size: int, width: int | None) -> bool:
+    """Whether a batch of a client of this size has a single example."""
+    return size == 1 or width == 1 or (width is not None and size % width == 1)
+
+
+def _named(federation: Federation, clients: list[int]) -> str:
+    """The clients as the subject of a sentence, with its verb "have"."""
+    names = [federation.names[client] if federation.names else str(client) for client in clients]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"clients {', '.join(names[:_NAMED])}{more} have" if len(names) > 1 else f"client {names[0]} has"
