@@ -5,7 +5,7 @@ from fedfv.reports._figures import class_counts, plot_clients, plot_curves, plot
 from fedfv.reports._page import page_of, write_page
 from fedfv.reports._ranking import Ranked, best_of_each_rule, check_metric, rank, ranking_markdown, write_ranking
 from fedfv.reports._results import PartResults, collect, environments_of, load_results, merge, save_results
-from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
+from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs, repeated
 from fedfv.reports._summary import HEADINGS, Row, rows_of, summarise
 from fedfv.reports._tensorboard import TensorBoard
 from fedfv.reports._write import write_record, write_run_figures, write_run_tables, write_study
@@ -37,6 +37,7 @@ __all__ = [
     "rank",
     "ranking_markdown",
     "read_runs",
+    "repeated",
     "rows_of",
     "save_results",
     "summarise",

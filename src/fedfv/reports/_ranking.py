@@ -1,6 +1,7 @@
 """Which setting of a sweep did best."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,12 @@ def rank(settings: Sequence[Setting], folder: Path, by: str) -> list[Ranked]:
         for row in summarise(path for path in setting.runs(folder) if path.is_dir())
     ]
     sign = 1 if by in _LESS_IS_BETTER else -1
-    return sorted(ranked, key=lambda each: sign * each.row.metrics[by][0])
+
+    def place(each: Ranked) -> tuple[bool, float]:
+        value = each.row.metrics[by][0]
+        return math.isnan(value), sign * value  # a setting without a value comes last
+
+    return sorted(ranked, key=place)
 
 
 def best_of_each_rule(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -57,6 +63,7 @@ def write_ranking(
             "metrics": {
                 name: {"mean": round(mean, 6), "seed_std": round(spread, 6)}
                 for name, (mean, spread) in each.row.metrics.items()
+                if not math.isnan(mean)
             },
         }
         for each in ranked
