@@ -3,13 +3,16 @@
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
 from fedfv.experiments import paper_study, run
 from fedfv.reports import read_runs, write_page
+from tests.made_runs import AVERAGE, FLOWER, lens_of, make_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
@@ -40,10 +43,11 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
     browser.close()
 
 
-@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=["light and wide", "dark and narrow"])
-def page(request: pytest.FixtureRequest, browser: Browser, file: Path) -> Iterator[Page]:
-    """The page, opened; that it says nothing on the console and asks for nothing is seen at the end."""
-    scheme, width = request.param
+@contextmanager
+def opened(
+    browser: Browser, file: Path, scheme: Literal["light", "dark"] = "light", width: int = 1280
+) -> Iterator[Page]:
+    """The page in a window; that it says nothing on the console and asks for nothing is seen at the end."""
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page = context.new_page()
     said: list[str] = []
@@ -55,6 +59,20 @@ def page(request: pytest.FixtureRequest, browser: Browser, file: Path) -> Iterat
     yield page
     context.close()
     assert said == []
+
+
+@pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=["light and wide", "dark and narrow"])
+def page(request: pytest.FixtureRequest, browser: Browser, file: Path) -> Iterator[Page]:
+    """The page of Table 3 in two kinds of windows."""
+    with opened(browser, file, *request.param) as page:
+        yield page
+
+
+def report_on(*paths: Path) -> Path:
+    """The page of these runs."""
+    file = paths[0].parent / "page.html"
+    write_page(file, *read_runs(paths))
+    return file
 
 
 def column(page: Page, number: int) -> list[float]:
@@ -116,3 +134,122 @@ def test_figures_say_in_words_what_they_show(page: Page) -> None:
     for each in page.locator(".plot:visible").all():
         assert each.get_attribute("role") == "img"
         assert each.get_attribute("aria-label")
+
+
+def bars(page: Page, plot: str) -> Any:
+    """The labels of the bars of each run as they stand from left to right, and the kind of the axis."""
+    return page.evaluate(
+        """id => {
+            const axis = document.getElementById(id)._fullLayout.xaxis;
+            return [axis.type, axis._categories];
+        }""",
+        plot,
+    )
+
+
+def test_named_clients_stand_from_worst_to_best_of_a_run_that_is_named(browser: Browser, tmp_path: Path) -> None:
+    names = ["shirt", "pullover", "T-shirt"]
+    first = make_run(tmp_path / "fair", [0.8, 0.9, 0.2], names=names)
+    second = make_run(tmp_path / "plain", [0.3, 0.1, 0.2], names=names, **AVERAGE)
+    with opened(browser, report_on(first, second)) as page:
+        assert bars(page, "clients") == ["category", ["T-shirt", "shirt", "pullover"]]
+        expect(page.locator("#clients-note")).to_contain_text("from worst to best of FedFV(alpha=0.1, tau=2)")
+        page.locator("#legend button", has_text="FedFV").click()
+        assert bars(page, "clients") == ["category", ["pullover", "T-shirt", "shirt"]]
+        expect(page.locator("#clients-note")).to_contain_text("from worst to best of FedAvg()")
+
+
+def test_names_that_are_numbers_are_labels_and_belong_to_clients(browser: Browser, tmp_path: Path) -> None:
+    names = ["2021", "0", "17"]
+    first = make_run(tmp_path / "fair", [0.8, 0.9, 0.2], names=names, lens=lens_of([0, 1, 2], [2]))
+    second = make_run(tmp_path / "plain", [0.3, 0.1, 0.5], names=names, **AVERAGE)
+    with opened(browser, report_on(first, second)) as page:
+        assert bars(page, "clients") == ["category", ["client 17", "client 2021", "client 0"]]
+        assert bars(page, "pair") == ["category", ["client 17", "client 2021", "client 0"]]
+        assert bars(page, "lens-cosines") == ["category", ["client 2021", "client 0", "client 17"]]
+        expect(page.locator("#lens-note")).to_contain_text("client 17 kept its update")
+
+
+def test_runs_on_other_clients_are_marked_and_the_page_says_why(browser: Browser, tmp_path: Path) -> None:
+    paths = [
+        make_run(tmp_path / "plain", [0.3, 0.1, 0.5], test="a", **AVERAGE),
+        make_run(tmp_path / "fair", [0.8, 0.9, 0.2], test="a"),
+        make_run(tmp_path / "elsewhere", [0.9, 0.9, 0.9], test="b", aggregator={"name": "afl"}),
+    ]
+    with opened(browser, report_on(*paths)) as page:
+        expect(page.locator("#pair-note")).to_contain_text("serves 2 of 3 clients better than FedAvg()")
+        options = page.locator("#pair-second option").all_text_contents()
+        assert options == ["FedAvg()", "FedFV(alpha=0.1, tau=2)", "AFL() (not comparable)"]
+        page.locator("#pair-second").select_option(index=2)
+        expect(page.locator("#pair-note")).to_have_text(
+            "FedFV(alpha=0.1, tau=2) and AFL() were measured on different clients or test data, "
+            "so they cannot be paired."
+        )
+        assert page.evaluate("() => document.getElementById('pair').data.length") == 0
+        page.locator("#pair-first").select_option(index=2)
+        assert page.locator("#pair-second option").first.text_content() == "FedAvg() (not comparable)"
+
+
+def lines(page: Page) -> list[list[str]]:
+    rows = page.locator("#client-table tbody tr").all()
+    return [row.locator("th, td").all_text_contents() for row in rows]
+
+
+def test_the_table_of_clients_names_all_and_can_be_sorted_and_filtered(browser: Browser, tmp_path: Path) -> None:
+    count = 120
+    accuracies: list[float | None] = [(37 * client % count) / count for client in range(count)]
+    flower = make_run(
+        tmp_path / "network",
+        accuracies,
+        sizes=list(range(10, 10 + count)),
+        flower={**FLOWER, "num_clients": count},
+        lens=lens_of([3, 17], [17]),
+    )
+    with opened(browser, report_on(flower)) as page:
+        shown = lines(page)
+        assert len(shown) == 50
+        worst = sorted(range(count), key=lambda client: accuracies[client] or 0)
+        assert [line[0] for line in shown] == [f"client {client}" for client in worst[:50]]
+        assert shown[0] == ["client 0", "10", "0.00"]
+        expect(page.locator("#client-count")).to_have_text("50 of 120 clients are shown; 70 more follow.")
+        page.locator("#client-more").click()
+        assert len(lines(page)) == 100
+        page.get_by_role("button", name="test examples").click()
+        page.keyboard.press("Enter")
+        assert lines(page)[0][:2] == ["client 119", "129"]
+        page.locator("#client-filter").fill("client 11")
+        assert len(lines(page)) == 11
+        expect(page.locator("#client-count")).to_contain_text("11 match the filter")
+        expect(page.locator("#client-more")).to_be_hidden()
+        expect(page.locator("#lens-note")).to_contain_text("client 17 kept its update")
+
+
+def test_clients_of_other_federations_have_a_table_of_their_own(browser: Browser, tmp_path: Path) -> None:
+    first = make_run(tmp_path / "a", [0.8, 0.9, 0.2], names=["ant", "bee", "cat"], test="a")
+    second = make_run(tmp_path / "b", [0.4, 0.3], names=["dog", "eel"], test="b", **AVERAGE)
+    with opened(browser, report_on(first, second)) as page:
+        assert [line[0] for line in lines(page)] == ["cat", "ant", "bee"]
+        page.locator("#client-runs").select_option(label="FedAvg()")
+        assert [line[0] for line in lines(page)] == ["eel", "dog"]
+
+
+def test_all_columns_can_be_reached_on_a_small_screen(browser: Browser, file: Path) -> None:
+    region = "() => document.querySelector('#runs').parentElement"
+    with opened(browser, file, width=390) as page:
+        expect(page.locator(".hint").first).to_be_visible()
+        page.locator(".scroll").first.focus()
+        before = page.evaluate(f"({region})().scrollLeft")
+        for _ in range(40):
+            page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(500)
+        assert page.evaluate(f"({region})().scrollLeft") > before
+        last = page.locator("#runs tbody tr").first.locator("td").last
+        rule = page.locator("#runs tbody th").first.bounding_box()
+        cell = last.bounding_box()
+        assert rule is not None
+        assert cell is not None
+        assert rule["x"] >= 0  # the rule stays in sight
+        assert rule["width"] < 390 / 2
+        assert rule["x"] + rule["width"] <= cell["x"] < cell["x"] + cell["width"] <= 390
+    with opened(browser, file, width=1280) as page:
+        expect(page.locator(".hint").first).to_be_hidden()

@@ -39,7 +39,7 @@ def test_run_and_report(experiment: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["report", "runs/small-seed0", "runs/small-seed3"]) == 0
     assert "</html>" in Path("report.html").read_text()
     table = capsys.readouterr().out
-    assert re.search(r"FedFV\(tau=2\)", table)
+    assert "FedFV(alpha=0.1" in table
     assert re.search(r"2 +\d+\.\d\d±\d+\.\d\d ", table)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedfv import metrics
 from fedfv.metrics import METRICS, bootstrap_interval, conflicts, noise_corrected_std, over_seeds, paired_difference
+from fedfv.metrics._fairness import RANGES
 from fedfv.seeding import rng
 
 EXAMPLE = torch.tensor([0.8, 0.2, 0.4, 0.6], dtype=torch.double)  # mean 0.5, variance 0.05
@@ -232,7 +233,30 @@ def test_resamples_that_do_not_fit_into_memory_are_drawn_in_turns(monkeypatch: p
     assert sorted(batches) == [0, 2, 4, 4]
 
 
-def test_test_images_of_certain_outcome_and_equal_clients_leave_no_doubt() -> None:
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("correct", [[4, 4, 4, 4, 3], [0, 0, 0, 0, 1], [0, 4, 0, 4, 4], [2, 2, 2, 2, 2]], ids=str)
+def test_intervals_stay_in_the_range_of_their_metric(name: str, correct: list[int]) -> None:
+    accuracies, sizes = torch.tensor(correct) / 4, torch.full((5,), 4)
+    low, high = bootstrap_interval(METRICS[name], accuracies, sizes, seed=0)
+    smallest, largest = RANGES[METRICS[name]]
+    assert smallest <= low <= high <= largest
+
+
+def test_the_ranges_name_all_metrics_and_hold_what_these_give() -> None:
+    assert set(RANGES) == set(METRICS.values())
+    for metric, (smallest, largest) in RANGES.items():
+        found = metric(torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.3, 0.7]]))
+        assert ((found >= smallest) & (found <= largest)).all()
+
+
+def test_the_correction_leaves_out_clients_with_a_single_test_example() -> None:
+    accuracies, sizes = torch.tensor([0.8, 0.2, 1.0]), torch.tensor([50, 50, 1])
+    assert noise_corrected_std(accuracies, sizes) == noise_corrected_std(accuracies[:2], sizes[:2])
+    assert noise_corrected_std(accuracies, torch.ones(3, dtype=torch.int)).isnan()
+    assert metrics.summary(accuracies, sizes)["maximum"] == 1
+
+
+def test_test_examples_of_certain_outcome_and_equal_clients_leave_no_doubt() -> None:
     assert bootstrap_interval(metrics.mean, torch.ones(4), SIZES, seed=0) == (1, 1)
 
 
@@ -285,7 +309,7 @@ def test_every_metric_refuses_what_is_no_accuracy(metric: metrics.Metric, bad: l
         (lambda: metrics.atkinson(EXAMPLE, 0), "`epsilon` must be a number above 0, got 0."),
         (
             lambda: noise_corrected_std(EXAMPLE, torch.tensor([50, 1, 2, 0])),
-            "`test_sizes` must be at least 2, but those of clients [1, 3] are not.",
+            "`test_sizes` must be at least 1, but those of clients [3] are not.",
         ),
         (
             lambda: noise_corrected_std(EXAMPLE, torch.ones(3)),

@@ -43,7 +43,7 @@ def directories(folder: Path) -> list[Path]:
 def test_numbers_are_those_of_the_records(folder: Path) -> None:
     page = page_of(*read_runs(directories(folder)))
     average, fair = data_of(page)["rows"]
-    assert (average["label"], fair["label"]) == ("FedAvg()", "FedFV(tau=2)")
+    assert (average["label"], fair["label"]) == ("FedAvg()", "FedFV(alpha=0.1, tau=2)")
     for row, name in ((average, "average"), (fair, "fair")):
         evaluations = [
             [record for record in RunDirectory(folder / f"{name}-{seed}").records() if "accuracies" in record]
@@ -64,8 +64,8 @@ def test_numbers_are_those_of_the_records(folder: Path) -> None:
 def test_the_lens_of_the_page_is_that_of_the_records(folder: Path) -> None:
     lens = data_of(page_of(*read_runs(directories(folder))))["lens"]
     assert [each["label"] for each in lens] == [
-        "FedFV(tau=2), seed 0",
-        "FedFV(tau=2), seed 3",
+        "FedFV(alpha=0.1, tau=2), seed 0",
+        "FedFV(alpha=0.1, tau=2), seed 3",
         "FedAvg(), seed 0",
         "FedAvg(), seed 3",
     ]
@@ -84,10 +84,10 @@ def test_runs_of_the_same_rule_are_told_apart_by_what_differs(folder: Path, tmp_
         run(changed(first, training=LocalSGD(lr=lr)), tmp_path / name)
     runs, _ = read_runs([folder / "fair-0", tmp_path / "slow", tmp_path / "fast", folder / "average-0"])
     assert [row.label for row in rows_of(group_by_seed(runs))] == [
-        "FedFV(tau=2), training.lr=0.1, training.batch_size=10",
-        "FedFV(tau=2), training.lr=0.01",
-        "FedFV(tau=2), training.lr=0.5",
-        "FedAvg()",
+        "FedFV(alpha=0.1, tau=2), training.lr=0.1, training.batch_size=10",
+        "FedFV(alpha=0.1, tau=2), training.lr=0.01",
+        "FedFV(alpha=0.1, tau=2), training.lr=0.5",
+        "FedAvg(), training.lr=0.1, training.batch_size=10",
     ]
 
 

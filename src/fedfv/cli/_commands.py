@@ -19,6 +19,7 @@ from fedfv.reports import (
     group_by_seed,
     plot_partition,
     read_runs,
+    repeated,
     rows_of,
     summarise,
     write_page,
@@ -89,14 +90,18 @@ def list_command(
 
 @app.command(epilog="Example:  fedfv report runs/* --open")
 def report(
-    directories: Annotated[list[Path], typer.Argument(help="Run directories, also of runs that are still going on.")],
+    directories: Annotated[
+        list[Path],
+        typer.Argument(help="Run directories, also of runs that are still going on, or directories above them."),
+    ],
     file: Annotated[Path, typer.Option("--out", help="Where to write the page.")] = Path("report.html"),
     show: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
     figures: Annotated[
         Path | None, typer.Option(help="Also draw its figures into this folder, as PNG and SVG for a publication.")
     ] = None,
     tables: Annotated[
-        Path | None, typer.Option(help="Also write its table into this folder, as Markdown, CSV and LaTeX.")
+        Path | None,
+        typer.Option(help="Also write its tables of runs and clients into this folder, as Markdown, CSV and LaTeX."),
     ] = None,
 ) -> None:
     """Compare runs: what their clients got, over seeds, and why; in the terminal and as one page without a network."""
@@ -104,6 +109,8 @@ def report(
     write_page(file, runs, unreadable)
     for each in unreadable:
         err.print(f"fedfv: not shown: {each.why}", highlight=False, soft_wrap=True)
+    for sentence in repeated(runs):
+        err.print(f"fedfv: {sentence}", highlight=False, soft_wrap=True)
     groups = group_by_seed(runs)
     rows = rows_of(groups)
     out.print(result_table(rows))
@@ -111,7 +118,7 @@ def report(
     if figures is not None:
         files += write_run_figures(figures, groups, rows)
     if tables is not None:
-        files += write_run_tables(tables, rows)
+        files += write_run_tables(tables, groups, rows)
     out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
     if show:
         typer.launch(str(file.absolute()))

@@ -113,10 +113,10 @@ def ranking_table(ranked: Sequence[Ranked], by: str, on: RankOn) -> Table:
     for name in (f"{by} on {on}", *_RANKED):
         table.add_column(name, justify="right", no_wrap=True)
     for each in best_of_each_rule(ranked):
-        if each.row is None or each.value is None:
+        cells = ["-" if each.value is None else ranking_cell(by, *each.value, between="±")]
+        if each.row is None:
             cells = ["diverged"]
         else:
-            found = [(by, each.value), *((name, each.row.metrics[name]) for name in _RANKED)]
-            cells = [ranking_cell(name, *value, between="±") for name, value in found]
+            cells += [ranking_cell(name, *each.row.metrics[name], between="±") for name in _RANKED]
         table.add_row(each.rule, each.label, *cells)
     return table

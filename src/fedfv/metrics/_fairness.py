@@ -197,6 +197,15 @@ METRICS: dict[str, Metric] = {
 }
 """Those that need the values only; the first line of each docstring says what it means."""
 
+RANGES: dict[Metric, tuple[float, float]] = {
+    **dict.fromkeys((mean, worst, best, minimum, maximum, jain, cosine, gini, atkinson), (0.0, 1.0)),
+    **dict.fromkeys((cv, entropy, kl_to_uniform), (0.0, math.inf)),
+    std: (0.0, 0.5),
+    variance: (0.0, 0.25),
+    angle: (0.0, 90.0),
+}
+"""Between which two numbers each of these lies, whatever the accuracies are."""
+
 
 def checked(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch N"]:
     """The values in double precision, if they are accuracies."""

@@ -1,20 +1,24 @@
 """How far the numbers can be trusted: finite test sets, few clients, few seeds."""
 
+import math
+
 import torch
 from jaxtyping import Float, Int, Real
 from torch import Tensor
 
-from fedfv.metrics._fairness import METRICS, Metric, checked, variance
+from fedfv.metrics._fairness import METRICS, RANGES, Metric, checked, variance
 from fedfv.seeding import rng
 
+_ANY = (-math.inf, math.inf)
 _AT_ONCE = 1 << 22  # values of resampled clients in memory; more are drawn in turns
 
 
 def noise_corrected_std(values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor, " N"]) -> Float[Tensor, "*batch"]:
     """Standard deviation over the clients without what the finite test sets add to it.
 
-    An accuracy a_k on n_k test images has the sampling variance a_k (1 - a_k) / (n_k - 1), estimated without bias.
-    The mean of these is subtracted from the variance over the clients; 0 if nothing is left.
+    An accuracy a_k on n_k test examples has the sampling variance a_k (1 - a_k) / (n_k - 1), estimated without bias.
+    The mean of these is subtracted from the variance over the clients; 0 if nothing is left. A single test example
+    gives no such estimate, so clients with one test example are left out; NaN if all clients are.
 
     >>> accuracies = torch.tensor([0.25, 0.75])
     >>> noise_corrected_std(accuracies, torch.tensor([4, 4]))
@@ -23,7 +27,11 @@ def noise_corrected_std(values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor
     tensor(0.2499, dtype=torch.float64)
     """
     accuracies = checked(values)
-    noise = accuracies * (1 - accuracies) / (_checked_sizes(test_sizes, accuracies, 2) - 1)
+    enough = _checked_sizes(test_sizes, accuracies) > 1
+    if not enough.any():
+        return accuracies.new_full(accuracies.shape[:-1], math.nan)
+    accuracies = accuracies[..., enough]
+    noise = accuracies * (1 - accuracies) / (test_sizes[enough] - 1)
     return (variance(accuracies) - noise.mean(dim=-1)).clamp(min=0).sqrt()
 
 
@@ -35,20 +43,23 @@ def bootstrap_interval(
     level: float = 0.95,
     resamples: int = 1000,
 ) -> tuple[float, float]:
-    """Where the metric of the clients' true accuracies lies: an interval over clients and over test images.
+    """Where the metric of the clients' true accuracies lies: an interval over clients and over test examples.
 
-    Each resample draws N clients with replacement, and for each of them the number of correct images, which is
-    binomial. What that does to the metric is what the first drawing of clients and images did, so the quantiles q of
+    Each resample draws N clients with replacement, and for each of them the number of correct answers, which is
+    binomial. What that does to the metric is what the first drawing of clients and examples did, so the quantiles q of
     the resampled metric are reflected at the observed one: from 2 s - q_high to 2 s - q_low (the basic bootstrap).
 
     The quantiles themselves would be wrong here: test noise raises the dispersion once in what was observed and once
-    more in each resample. With 100 clients of 50 images, 95 % intervals by quantiles held the true std in 3 of 100
+    more in each resample. With 100 clients of 50 examples, 95 % intervals by quantiles held the true std in 3 of 100
     cases, the reflected ones in 93. An interval is therefore without the noise; that of `std` belongs to
-    `noise_corrected_std`, and may leave out the plain one. It may also stick out of the range of the metric.
+    `noise_corrected_std`, and may leave out the plain one.
+
+    The ends of the interval of one of `METRICS` are clipped to the range of that metric, which never loses the true
+    value. Where the metric is at an end of its range, the interval may shrink to a point, which is no certainty.
 
     Args:
         metric: one of `METRICS`, or any other that takes a batch.
-        values: accuracies on the test images of each client.
+        values: accuracies on the test examples of each client.
         test_sizes: how many those are.
         seed: of the address `(seed, "bootstrap")`.
         level: the chance that the interval is right.
@@ -66,7 +77,7 @@ def bootstrap_interval(
     if values.ndim != 1:
         raise ValueError(f"`values` must be one vector, got shape {tuple(values.shape)}.")
     accuracies = checked(values)
-    sizes, shares = _checked_sizes(test_sizes, accuracies, 1).numpy(), accuracies.numpy()
+    sizes, shares = _checked_sizes(test_sizes, accuracies).numpy(), accuracies.numpy()
     random = rng(seed, "bootstrap")
     N = len(shares)
     turn = max(1, _AT_ONCE // N)
@@ -75,7 +86,7 @@ def bootstrap_interval(
         who = random.integers(N, size=(min(turn, resamples - done), N))
         drawn.append(metric(torch.from_numpy(random.binomial(sizes[who], shares[who]) / sizes[who])))
     tails = torch.tensor([(1 + level) / 2, (1 - level) / 2], dtype=torch.double)
-    low, high = (2 * metric(accuracies) - torch.cat(drawn).quantile(tails)).tolist()
+    low, high = (2 * metric(accuracies) - torch.cat(drawn).quantile(tails)).clamp(*RANGES.get(metric, _ANY)).tolist()
     return low, high
 
 
@@ -125,14 +136,14 @@ def summary(values: Real[Tensor, " N"], test_sizes: Int[Tensor, " N"]) -> dict[s
     return found | {"noise_corrected_std": float(noise_corrected_std(values, test_sizes))}
 
 
-def _checked_sizes(test_sizes: Int[Tensor, " N"], accuracies: Float[Tensor, "*batch N"], smallest: int) -> Tensor:
+def _checked_sizes(test_sizes: Int[Tensor, " N"], accuracies: Float[Tensor, "*batch N"]) -> Tensor:
     N = accuracies.shape[-1]
     if test_sizes.shape != (N,) or test_sizes.dtype.is_floating_point or test_sizes.dtype == torch.bool:
         raise ValueError(
             f"`test_sizes` must be a whole number for each of the {N} clients, "
             f"got {test_sizes.dtype} of shape {tuple(test_sizes.shape)}."
         )
-    if (few := test_sizes < smallest).any():
+    if (few := test_sizes < 1).any():
         bad = few.nonzero().flatten().tolist()
-        raise ValueError(f"`test_sizes` must be at least {smallest}, but those of clients {bad} are not.")
+        raise ValueError(f"`test_sizes` must be at least 1, but those of clients {bad} are not.")
     return test_sizes

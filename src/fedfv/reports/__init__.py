@@ -14,7 +14,7 @@ from fedfv.reports._ranking import (
     write_ranking,
 )
 from fedfv.reports._results import PartResults, collect, environments_of, load_results, merge, save_results
-from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
+from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs, repeated
 from fedfv.reports._summary import HEADINGS, Row, rows_of, summarise
 from fedfv.reports._tensorboard import TensorBoard
 from fedfv.reports._write import write_record, write_run_figures, write_run_tables, write_study
@@ -48,6 +48,7 @@ __all__ = [
     "ranking_cell",
     "ranking_markdown",
     "read_runs",
+    "repeated",
     "rows_of",
     "save_results",
     "summarise",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
+from matplotlib.axis import Axis, XAxis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from fedfv.data import Federation
 from fedfv.experiments import StudyRow
 from fedfv.reports._comparison import cells_of, values_of
+from fedfv.reports._federations import BARS, called, roster
 from fedfv.reports._results import PartResults
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row, curve_of
@@ -48,7 +50,7 @@ def plot_partition(federation: Federation) -> Figure:
         below = below + column
     axes.set(xlabel="client", ylabel="training examples")
     if federation.names and len(counts) <= 20:
-        axes.set_xticks(list(clients), federation.names)
+        axes.set_xticks(list(clients), roster(federation.names))
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(title="class", loc="outside right upper", frameon=False)
     return figure
@@ -57,27 +59,59 @@ def plot_partition(federation: Federation) -> Figure:
 def plot_clients(rows: Sequence[Row]) -> Figure:
     """What each client got, rule against rule: a bar for each if they have names, else a line from worst to best.
 
-    Bars and lines are means over seeds; what stands on them is the standard deviation.
+    Bars and lines are means over seeds; what stands on them is the standard deviation. Bars of the same client stand
+    together, in the order of the first rule.
     """
     figure = Figure(figsize=(6.4, 3.2), dpi=150, layout="constrained")
     axes = figure.subplots()
+    everyone = _names_of_all(rows)
+    order = _worst_to_best(rows) if everyone else {}
     for i, (row, colour) in enumerate(zip(rows, itertools.cycle(_COLOURS), strict=False)):
-        named = bool(row.names)
-        values = 100 * (row.accuracies if named else row.accuracies.sort(dim=1).values)
+        values = 100 * (row.accuracies if everyone else row.accuracies.sort(dim=1).values)
         mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
-        if named:
+        if everyone:
             width = 0.8 / len(rows)
-            places = np.arange(len(mean)) + (i - (len(rows) - 1) / 2) * width
-            axes.bar(places, mean, 0.92 * width, yerr=spread, color=colour, label=row.label)
-            axes.set_xticks(range(len(mean)), row.names)
+            places = np.array([order[client] for client in row.clients.tolist()])
+            shift = (i - (len(rows) - 1) / 2) * width
+            axes.bar(places + shift, mean, 0.92 * width, yerr=spread, color=colour, label=row.label)
         else:
-            axes.plot(mean, color=colour, label=row.label)
-            axes.fill_between(range(len(mean)), mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
-            axes.set_xlabel("clients, from worst to best")
+            shares = 100 * (np.arange(len(mean)) + 0.5) / len(mean)  # rows may have different numbers of clients
+            axes.plot(shares, mean, color=colour, label=row.label)
+            axes.fill_between(shares, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+    if everyone:
+        _write_names(axes.xaxis, [everyone[client] for client in order])
+        axes.set_xlabel(f"clients, from worst to best of {rows[0].label}")
+    else:
+        axes.set_xlabel("clients in per cent, from worst to best")
     axes.set_ylabel("test accuracy in per cent")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
     return figure
+
+
+def _names_of_all(rows: Sequence[Row]) -> dict[int, str]:
+    """What each client is called, if all rows agree on that and there are few enough for a bar each; else empty."""
+    names: dict[int, str] = {}
+    for row in rows:
+        for client, name in zip(row.clients.tolist(), row.names, strict=False):
+            if names.setdefault(client, name) != name:
+                return {}
+    few = len(names) <= BARS and all(row.names for row in rows)
+    return dict(zip(names, roster(list(names.values())), strict=True)) if few else {}
+
+
+def _worst_to_best(rows: Sequence[Row]) -> dict[int, int]:
+    """The place of each client, by its mean accuracy in the first row; clients that the row does not have come last."""
+    first = rows[0]
+    ranked = first.clients[first.accuracies.mean(dim=0).argsort(stable=True)].tolist()
+    others = [client for row in rows[1:] for client in row.clients.tolist()]
+    return {client: place for place, client in enumerate(dict.fromkeys([*ranked, *others]))}
+
+
+def _write_names(axis: Axis, names: Sequence[str]) -> None:
+    """Ticks with names, upright where they would run into each other."""
+    upright = isinstance(axis, XAxis) and sum(map(len, names)) > 40
+    axis.set_ticks(range(len(names)), names, rotation=90 if upright else 0)
 
 
 def plot_curves(all_results: Sequence[PartResults]) -> Figure:
@@ -123,7 +157,7 @@ def plot_run_curves(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> Fig
 def plot_lens(record: dict[str, Any], names: Sequence[str] = ()) -> Figure:
     """Which updates of a round conflict, and for whom the step works or does not."""
     lens = record["lens"]
-    labels = [names[client] if names else str(client) for client in lens["shown"]]
+    labels = [called(names, client) for client in lens["shown"]]
     size = len(labels)
     above = np.zeros((size, size))
     above[np.triu_indices(size, 1)] = lens["cosines"]
@@ -142,7 +176,7 @@ def plot_lens(record: dict[str, Any], names: Sequence[str] = ()) -> Figure:
     right.axvline(0, color="#000000", linewidth=0.8)
     right.set(xlim=(-1.05, 1.05), ylim=(size - 0.5, -0.5), xlabel="cosine of each update")
     for axis in (left.xaxis, left.yaxis, right.yaxis):
-        axis.set_ticks(range(size), labels if size <= 20 else [""] * size)
+        _write_names(axis, labels if size <= 20 else [""] * size)
     right.spines[["top", "right"]].set_visible(False)
     right.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False, fontsize="small")
     return figure

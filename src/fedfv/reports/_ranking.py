@@ -1,6 +1,7 @@
 """Which setting of a sweep did best."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -25,7 +26,7 @@ class Ranked(NamedTuple):
     label: str
     rule: str
     row: Row | None  # on test examples, of the seeds that did not diverge
-    value: tuple[float, float] | None  # by which it is ranked: mean and population standard deviation over these seeds
+    value: tuple[float, float] | None  # of the metric, over these seeds: mean and population standard deviation
     diverged: list[int]  # seeds
 
 
@@ -52,7 +53,11 @@ def rank(settings: Sequence[Setting], folder: Path, by: str, on: RankOn) -> list
     """The settings of a sweep that have been run, the best first and those with a diverged seed last."""
     ranked = [each for setting in settings if (each := _ranked(setting, folder, by, on)) is not None]
     sign = 1 if by in _LESS_IS_BETTER else -1
-    return sorted(ranked, key=lambda each: (len(each.diverged), sign * each.value[0] if each.value else 0.0))
+
+    def place(each: Ranked) -> tuple[int, bool, float]:
+        return len(each.diverged), each.value is None, 0.0 if each.value is None else sign * each.value[0]
+
+    return sorted(ranked, key=place)
 
 
 def _ranked(setting: Setting, folder: Path, by: str, on: RankOn) -> Ranked | None:
@@ -63,7 +68,8 @@ def _ranked(setting: Setting, folder: Path, by: str, on: RankOn) -> Ranked | Non
         return None
     rows = rows_of(group_by_seed(runs))
     rule = type(setting.experiments[0].aggregator).__name__
-    value = over_seeds(torch.tensor([_measure(run, by, on) for run in runs])) if runs else None
+    values = torch.tensor([_measure(run, by, on) for run in runs])
+    value = over_seeds(values) if runs and values.isfinite().all() else None
     return Ranked(setting.label, rule, rows[0] if rows else None, value, list(diverged.values()))
 
 
@@ -102,9 +108,11 @@ def write_ranking(
 
 def _entry(each: Ranked) -> dict[str, Any]:
     entry: dict[str, Any] = {"setting": each.label, "rule": each.rule, "seeds": each.row.seeds if each.row else []}
-    if each.row is not None and each.value is not None:
+    if each.value is not None:
         entry["value"] = _over_seeds(each.value)
-        entry["metrics"] = {name: _over_seeds(found) for name, found in each.row.metrics.items()}
+    if each.row is not None:
+        known = {name: found for name, found in each.row.metrics.items() if not math.isnan(found[0])}
+        entry["metrics"] = {name: _over_seeds(found) for name, found in known.items()}
     return entry | {"diverged": each.diverged} if each.diverged else entry
 
 
@@ -143,7 +151,7 @@ def _lines(settings: Sequence[dict[str, Any]], by: str, on: str) -> list[str]:
         said = f" (diverged with seed {', '.join(map(str, setting['diverged']))})" if setting.get("diverged") else ""
         cells = ["-"] * len(heads)
         if "metrics" in setting:
-            cells = [ranking_cell(by, **setting["value"]) for _ in apart]
+            cells = [ranking_cell(by, **setting["value"]) if "value" in setting else "-" for _ in apart]
             cells += [ranking_cell(name, **setting["metrics"][name]) for name in _SHOWN]
         lines.append(f"| {place} | {setting['setting']}{said} | {len(setting['seeds'])} | {' | '.join(cells)} |")
     return lines

@@ -1,6 +1,7 @@
 """Run directories as they are read: each for itself, and those that differ in nothing but the seed together."""
 
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.experiments import ConfigError, RunDirectory, RunError
+
+EXPERIMENT = "experiment.toml"  # what makes a directory a run directory
 
 
 class Run(NamedTuple):
@@ -27,6 +30,16 @@ class Run(NamedTuple):
         return [record for record in self.records if "accuracies" in record]
 
     @property
+    def names(self) -> list[str]:
+        """The names of all clients; empty if they have none, or if they are not known."""
+        return list(self.records[0]["names"])
+
+    @property
+    def simulated(self) -> bool:
+        """Whether an experiment describes the run; that of Flower is described by its strategy."""
+        return self.settings.get("engine") != "flower"
+
+    @property
     def seed(self) -> int:
         """Which of those that differ in nothing else."""
         return int(self.settings["seed"])
@@ -40,9 +53,16 @@ class Unreadable(NamedTuple):
 
 
 def read_runs(directories: Iterable[str | Path]) -> tuple[list[Run], list[Unreadable]]:
-    """All that can be read, and what cannot; a last line that is not written to its end is left out."""
+    """All that can be read, and what cannot; a last line that is not written to its end is left out.
+
+    A directory that holds no run itself stands for all run directories below it, in sorted order. A directory that is
+    named twice is read once.
+    """
     runs, unreadable = [], []
-    for path in map(Path, directories):
+    places: dict[Path, Path] = {}
+    for path in (path for directory in directories for path in _run_directories(Path(directory))):
+        places.setdefault(path.resolve(), path)
+    for path in places.values():
         try:
             runs.append(_read(RunDirectory(path)))
         except (ConfigError, RunError) as error:
@@ -59,6 +79,19 @@ def read_all(directories: Iterable[str | Path]) -> list[Run]:
     if unreadable:
         raise RunError(unreadable[0].why)
     return runs
+
+
+def _run_directories(directory: Path) -> list[Path]:
+    """This directory if it holds a run or nothing does, else those below it that do; hidden ones are skipped."""
+    if (directory / EXPERIMENT).is_file():
+        return [directory]
+    found = []
+    for place, below, files in os.walk(directory):
+        if EXPERIMENT in files:
+            found.append(Path(place))
+            below.clear()
+        below[:] = [name for name in below if not name.startswith(".")]
+    return sorted(found) or [directory]
 
 
 def _read(directory: RunDirectory) -> Run:
@@ -78,6 +111,7 @@ def _read(directory: RunDirectory) -> Run:
     except (OSError, ValueError):
         environment = {}
     int(settings["seed"])
+    list(records[0]["names"])
     return Run(directory.path, settings, environment, records)
 
 
@@ -93,11 +127,40 @@ def same_but_for_seed(settings: dict[str, Any]) -> str:
 
 
 def group_by_seed(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs that belong together, in the order in which they are first met."""
+    """Runs that belong together, in the order in which they are first met; a run that repeats another is left out."""
     groups: dict[str, list[Run]] = {}
-    for run in runs:
+    for run, *_ in _repeats(runs):
         groups.setdefault(same_but_for_seed(run.settings), []).append(run)
     return list(groups.values())
+
+
+def repeated(runs: Iterable[Run]) -> list[str]:
+    """A sentence for each run that has the settings and the seed of an earlier one, and is therefore not counted."""
+    return [
+        f"{again.path} repeats {first.path}, the same experiment with the same seed. {_agreement(first, again)} "
+        f"The seed is counted once, and {first.path} is shown."
+        for first, *others in _repeats(runs)
+        for again in others
+    ]
+
+
+def _repeats(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs with equal settings, seeds included, together."""
+    alike: dict[str, list[Run]] = {}
+    for run in runs:
+        alike.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
+    return list(alike.values())
+
+
+def _agreement(first: Run, again: Run) -> str:
+    """Whether two runs recorded the same, in what both of them recorded."""
+    for one, other in zip(first.records, again.records, strict=False):
+        shared = one.keys() & other.keys()
+        if len({json.dumps({key: each[key] for key in shared}, sort_keys=True) for each in (one, other)}) > 1:
+            return f"Their records differ from round {one['round']} on."
+    if len(first.records) != len(again.records):
+        return "Their records are equal as far as both go."
+    return "Their records are equal."
 
 
 def accuracies_of(records: Sequence[dict[str, Any]]) -> Float[Tensor, "records N"]:

@@ -1,6 +1,6 @@
 """Run directories as rows of a table: runs that differ in nothing but the seed are one row."""
 
-import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedfv.experiments import RunError, build_rule
 from fedfv.metrics import over_seeds, summary
+from fedfv.reports._labels import labels
 from fedfv.reports._runs import Run, accuracies_of, group_by_seed, read_all, test_sizes_of
 
 HEADINGS = {
@@ -23,9 +24,6 @@ HEADINGS = {
     "gini": "Gini",
 }
 """The metrics of a table, by name."""
-
-
-_FEW = 3  # settings that can stand in a label
 
 
 class Row(NamedTuple):
@@ -42,7 +40,12 @@ class Row(NamedTuple):
     names: list[str]  # of these; empty if they have none
 
     def cell(self, metric: str, between: str = " ± ") -> str:
-        """A metric as it stands in tables: in per cent but for Gini, with its spread if there are seeds."""
+        """A metric as it stands in tables: in per cent but for Gini, with its spread if there are seeds.
+
+        A dash stands for a metric that these clients do not have.
+        """
+        if math.isnan(self.metrics[metric][0]):
+            return "\u2013"
         unit, digits = (1, 3) if metric == "gini" else (100, 2)
         value, spread = (f"{unit * each:.{digits}f}" for each in self.metrics[metric])
         return value + between + spread if len(self.seeds) > 1 else value
@@ -63,7 +66,7 @@ def summarise(directories: Iterable[str | Path]) -> list[Row]:
 
 def rows_of(groups: Sequence[Sequence[Run]]) -> list[Row]:
     """A row for each group of runs that differ in nothing but the seed."""
-    return [_row(group, name) for group, name in zip(groups, _labels(groups), strict=True)]
+    return [_row(group, name) for group, name in zip(groups, labels(groups), strict=True)]
 
 
 def _row(group: Sequence[Run], name: str) -> Row:
@@ -74,14 +77,13 @@ def _row(group: Sequence[Run], name: str) -> Row:
         raise RunError(f"{group[0].path} has no client that was evaluated at the end.")
     accuracies, sizes = accuracies[:, seen], sizes[:, seen]
     found = [summary(*each) for each in zip(accuracies, sizes, strict=True)]
-    metrics = {name: over_seeds(torch.tensor([each[name] for each in found], dtype=torch.double)) for name in found[0]}
-    names = group[0].records[0]["names"]
+    names = group[0].names
     return Row(
         rule=build_rule(group[0].settings["aggregator"]),
         label=name,
         seeds=[run.seed for run in group],
         rounds=[last["round"] for last in lasts],
-        metrics=metrics,
+        metrics={name: _over_seeds([each[name] for each in found]) for name in found[0]},
         clients=seen,
         accuracies=accuracies,
         test_sizes=sizes,
@@ -89,30 +91,11 @@ def _row(group: Sequence[Run], name: str) -> Row:
     )
 
 
-def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
-    """The rule of each; where that is not enough, with the settings in which those of the same rule differ."""
-    rules = [label(build_rule(group[0].settings["aggregator"])) for group in groups]
-    settings = [_flat(group[0].settings) for group in groups]
-    labels = []
-    for rule, own, group in zip(rules, settings, groups, strict=True):
-        others = [each for other, each in zip(rules, settings, strict=True) if other == rule]
-        differing = [key for key in own if any(each.get(key) != own[key] for each in others)]
-        told = [f"{key}={own[key]}" for key in differing if not key.startswith("aggregator.")]
-        if len(others) > 1 and not 1 <= len(told) <= _FEW:  # as of a simulated run and one on a network
-            told = [group[0].path.name]
-        labels.append(", ".join([rule, *told]))
-    return labels
-
-
-def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested tables as one, with dots in the keys and without seeds."""
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{before}{key}.")
-        elif key != "seed":
-            found[f"{before}{key}"] = value
-    return found
+def _over_seeds(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and spread; NaN if a seed has no value, as for the noise of clients with one test example each."""
+    if any(map(math.isnan, values)):
+        return math.nan, math.nan
+    return over_seeds(torch.tensor(values, dtype=torch.double))
 
 
 def curve_of(group: Sequence[Run]) -> Curve:
@@ -121,15 +104,3 @@ def curve_of(group: Sequence[Run]) -> Curve:
     values = [accuracies_of([each for each in run.evaluations if each["round"] in common]).numpy() for run in group]
     means, stds = (np.stack([measure(each, axis=1) for each in values]) for measure in (np.nanmean, np.nanstd))
     return Curve(common, torch.from_numpy(means), torch.from_numpy(stds))
-
-
-def label(rule: Any) -> str:
-    """The rule with the hyper-parameters that are not the default.
-
-    >>> from fedfv import FedFV
-    >>> label(FedFV(alpha=0.5))
-    'FedFV(alpha=0.5)'
-    """
-    fields = dataclasses.fields(rule)
-    told = [f"{each.name}={getattr(rule, each.name)!r}" for each in fields if getattr(rule, each.name) != each.default]
-    return f"{type(rule).__name__}({', '.join(told)})"

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedfv.experiments import Study
 from fedfv.reports._comparison import as_json, as_markdown
+from fedfv.reports._federations import called
 from fedfv.reports._figures import plot_clients, plot_curves, plot_lens, plot_run_curves, plot_tradeoff
 from fedfv.reports._results import PartResults, save_results
 from fedfv.reports._runs import Run
@@ -53,19 +54,18 @@ def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]], rows: Seque
     """What clients got, how it got there, and the last round under the lens, as PNG and SVG."""
     folder.mkdir(parents=True, exist_ok=True)
     figures = {"clients": plot_clients(rows), "curves": plot_run_curves(groups, rows)}
-    looks = [record for group in groups for run in group for record in run.records[-1:] if "lens" in record]
-    explained = [record for record in looks if "projected" in record["lens"]]
+    looks = [(run.records[-1], run.names) for group in groups for run in group if "lens" in run.records[-1]]
+    explained = [each for each in looks if "projected" in each[0]["lens"]]
     if looks:
-        names = groups[0][0].records[0]["names"]
-        figures["lens"] = plot_lens((explained or looks)[0], names)
+        figures["lens"] = plot_lens(*(explained or looks)[0])
     files = [folder / f"{name}.{ending}" for name in figures for ending in ("png", "svg")]
     for file in files:
         figures[file.stem].savefig(file, dpi=300)
     return files
 
 
-def write_run_tables(folder: Path, rows: Sequence[Row]) -> list[Path]:
-    """The table of runs as Markdown, CSV and LaTeX."""
+def write_run_tables(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[Path]:
+    """The table of runs as Markdown, CSV and LaTeX, and what each client got as CSV."""
     folder.mkdir(parents=True, exist_ok=True)
     heads = ["rule", "seeds", *HEADINGS.values()]
     cells = [[row.label, str(len(row.seeds)), *(row.cell(metric) for metric in HEADINGS)] for row in rows]
@@ -81,10 +81,37 @@ def write_run_tables(folder: Path, rows: Sequence[Row]) -> list[Path]:
     body = [" & ".join(map(_latex, line)) + r" \\" for line in [heads, *cells]]
     lines_of_tex = [rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}", r"\hline", body[0], r"\hline", *body[1:]]
     files[2].write_text("\n".join([*lines_of_tex, r"\hline", r"\end{tabular}"]) + "\n")
-    return files
+    return [*files, _write_clients(folder / "clients.csv", groups, rows)]
+
+
+def _write_clients(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> Path:
+    """A line for each client of each run, at its last evaluation; empty where a client did not answer."""
+    with file.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["rule", "seed", "client", "name", "accuracy", "test_size"])
+        for group, row in zip(groups, rows, strict=True):
+            for run in group:
+                found = zip(run.evaluations[-1]["accuracies"], run.records[0]["sizes"]["test"], strict=True)
+                for client, (accuracy, size) in enumerate(found):
+                    name = run.names[client] if run.names else called([], client)
+                    writer.writerow([row.label, run.seed, client, name, accuracy, size])
+    return file
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "\u2013": "--",
+    **{special: f"\\{special}" for special in "&%$#_{}"},
+}
 
 
 def _latex(text: str) -> str:
-    for plain, escaped in (("_", r"\_"), ("%", r"\%"), (" ± ", r" $\pm$ ")):
-        text = text.replace(plain, escaped)
-    return text
+    r"""The text with every character that means something to LaTeX escaped.
+
+    >>> print(_latex("alpha_k 5 % & {a} ± 1"))
+    alpha\_k 5 \% \& \{a\} $\pm$ 1
+    """
+    return "".join(_LATEX.get(character, character) for character in text)

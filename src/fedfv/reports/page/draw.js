@@ -1,0 +1,49 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const dashes = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+const colour = (row) => css(`--c${row.colour}`);
+const translucent = (hex, share) => hex + Math.round(255 * share).toString(16).padStart(2, "0");
+const hidden = new Set();
+
+
+// What a client is called; the clients of each row have the names of their own federation.
+const called = (row, client) => data.rosters[row.roster][client] ?? `client ${client}`;
+
+// Lines and axes in the colours of the page, which follow the reader's choice of light or dark.
+function draw(id, traces, layout, label) {
+  const place = byId(id);
+  if (!place) return;
+  const { caption, ...rest } = layout;
+  place.previousElementSibling.textContent = caption;
+  const axis = { gridcolor: css("--line"), zerolinecolor: css("--faint"), linecolor: css("--line"), automargin: true };
+  const whole = {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, hovermode: "closest",
+    font: { color: css("--text"), family: "system-ui, sans-serif", size: 13 }, margin: { l: 10, r: 10, t: 10, b: 10 },
+    hoverlabel: { bgcolor: css("--panel"), font: { color: css("--text") } },
+    ...rest, xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
+  };
+  place.setAttribute("role", "img");
+  place.setAttribute("aria-label", label);
+  Plotly.react(place, traces, whole, { responsive: true, displaylogo: false, displayModeBar: false });
+}
+
+function line(row, x, y, spread, extra) {
+  const band = {
+    x: [...x, ...x.slice().reverse()], y: [...y.map((v, i) => v + spread[i]), ...y.map((v, i) => v - spread[i]).reverse()],
+    fill: "toself", fillcolor: translucent(colour(row), 0.15), line: { width: 0 }, hoverinfo: "skip", type: "scatter", mode: "lines",
+  };
+  const main = { x, y, name: row.label, mode: "lines", type: "scatter", line: { color: colour(row), dash: dashes[row.dash], width: 2 }, ...extra };
+  return spread.some((v) => v > 0) ? [band, main] : [main];
+}
+
+const shown = () => data.rows.filter((row, i) => !hidden.has(i));
+
+function drawCurves() {
+  for (const [id, key, title] of [["curve-mean", "mean", "mean over clients"], ["curve-std", "std", "standard deviation over clients"]]) {
+    const traces = shown().flatMap((row) => line(row, row.curve.rounds, row.curve[key], row.curve[key + "_spread"], { hovertemplate: "%{y:.2f} after %{x} rounds<extra>%{fullData.name}</extra>" }));
+    draw(id, traces, { caption: title, xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: "accuracy in per cent" } } },
+      `${title} against rounds: ` + shown().map((row) => `${row.label} ends at ${row.curve[key].at(-1).toFixed(2)}`).join(", "));
+  }
+}

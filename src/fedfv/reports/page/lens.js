@@ -1,0 +1,76 @@
+// The cosines are sent as what lies above the diagonal, row by row.
+function square(upper, size) {
+  const matrix = Array.from({ length: size }, () => Array(size).fill(1));
+  let next = 0;
+  for (let i = 0; i < size; i++) for (let j = i + 1; j < size; j++) matrix[i][j] = matrix[j][i] = upper[next++];
+  return matrix;
+}
+
+function drawLens() {
+  if (!byId("lens-run")) return;
+  const run = data.lens[byId("lens-run").value];
+  const name = (client) => called(data.rows[run.row], client);
+  const slider = byId("lens-round");
+  slider.max = run.looks.length - 1;
+  const look = run.looks[slider.value];
+  byId("lens-at").textContent = `${look.round} of ${run.looks.at(-1).round}`;
+  slider.setAttribute("aria-valuetext", `round ${look.round}`);
+  const at = { type: "line", x0: look.round, x1: look.round, y0: 0, y1: 1, yref: "paper", line: { color: css("--faint"), width: 1, dash: "dot" } };
+  const rounds = run.looks.map((each) => each.round);
+  const series = (values, title, shade, dash) => ({ x: rounds, y: values, name: title, mode: "lines", line: { color: shade, dash, width: 2 }, hovertemplate: "%{y:.0f} %, round %{x}<extra>%{fullData.name}</extra>" });
+  draw("lens-time", [
+    series(run.looks.map((each) => 100 * each.conflicting), "pairs of updates that conflict", css("--faint"), "dot"),
+    series(run.looks.map((each) => 100 * each.against_mean), "clients that the plain mean works against", css("--conflict"), "dash"),
+    series(run.looks.map((each) => 100 * each.against), "clients that the step works against", css("--agree"), "solid"),
+  ], { caption: "conflicts over time", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, shapes: [at], xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: "per cent" }, rangemode: "tozero" } },
+    "Share of conflicting pairs and of clients that the step works against, over rounds");
+  const labels = look.shown.map(name);
+  const ticks = { showticklabels: labels.length <= 32, type: "category" };
+  draw("lens-cosines", [{
+    type: "heatmap", x: labels, y: labels, z: square(look.cosines, labels.length), zmin: -1, zmax: 1, xgap: 1, ygap: 1,
+    colorscale: [[0, css("--conflict")], [0.5, css("--neutral")], [1, css("--agree")]], colorbar: { title: { text: "cosine" }, thickness: 12 },
+    hovertemplate: "%{x} and %{y}: %{z:.3f}<extra></extra>",
+  }], { caption: `cosines of the updates of round ${look.round}`, xaxis: { ...ticks, title: { text: "from the smallest loss to the largest" } }, yaxis: { ...ticks, autorange: "reversed" } },
+    `Cosines of the updates of round ${look.round}: ${(100 * look.conflicting).toFixed(0)} % of the pairs conflict`);
+  const place = new Map(look.clients.map((client, i) => [client, i]));
+  const positions = look.shown.map((client) => place.get(client));
+  const pays = (key, title, symbol, shade) => ({
+    type: "scatter", mode: "markers", name: title, x: positions.map((i) => look[key][i]), y: labels,
+    marker: { symbol, size: 9, color: shade, line: { width: 1.5, color: shade } },
+    customdata: positions.map((i) => told(look, i)), hovertemplate: "%{y}: %{x:.3f}<br>%{customdata}<extra>%{fullData.name}</extra>",
+  });
+  const moves = positions.map((i, k) => ({ type: "line", y0: k, y1: k, x0: look.before[i], x1: look.after[i], line: { color: css("--faint"), width: 1 } }));
+  draw("lens-pays", [pays("before", "with the plain mean", "circle-open", css("--conflict")), pays("after", "with the step", "circle", css("--agree"))],
+    { caption: "who pays: cosine of each update", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, shapes: moves, xaxis: { range: [-1.05, 1.05], title: { text: "left of 0: it works against the client" }, zerolinewidth: 2 }, yaxis: { ...ticks, autorange: "reversed" } },
+    `Cosine of each update of round ${look.round} with the plain mean and with the step`);
+  byId("lens-note").textContent = summary(look, name);
+  const external = run.looks.filter((each) => each.external?.length);
+  byId("lens-external").parentElement.hidden = external.length === 0;
+  if (external.length) {
+    const points = external.flatMap((each) => each.external.map(([past, clients, share]) => ({ round: each.round, past, clients, share })));
+    draw("lens-external", [{
+      type: "scatter", mode: "markers", x: points.map((p) => p.round), y: points.map((p) => 100 * p.share),
+      marker: { color: css("--c3"), size: points.map((p) => 6 + 2 * Math.sqrt(p.clients.length)), opacity: 0.7 },
+      text: points.map((p) => `update of round ${p.past + 1}: ${p.clients.slice(0, 8).map(name).join(", ")}${p.clients.length > 8 ? " ..." : ""}`),
+      hovertemplate: "%{text}<br>%{y:.1f} % of the direction removed<extra></extra>",
+    }], { caption: "external conflicts: with the last updates of absent clients", shapes: [at], xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: "per cent of the direction" }, rangemode: "tozero" } },
+      "Share of the direction removed for absent clients, over rounds");
+  }
+}
+
+function told(look, i) {
+  const parts = [`loss ${look.losses[i].toPrecision(3)}`, `length ${look.lengths[i].toPrecision(3)}`];
+  if (look.projected) parts.push(look.kept.includes(look.clients[i]) ? "kept as it was" : `projected: ${(100 * look.projected[i]).toFixed(0)} % of its length changed`);
+  return parts.join(", ");
+}
+
+function summary(look, name) {
+  const parts = [`Round ${look.round}: ${look.clients.length} clients replied, ${(100 * look.conflicting).toFixed(0)} % of the pairs conflict.`];
+  parts.push(`The plain mean would work against ${Math.round(look.against_mean * look.clients.length)} of them, the step works against ${Math.round(look.against * look.clients.length)}; its cosine with the plain mean is ${look.turned.toFixed(3)}.`);
+  if (look.projected) {
+    const changed = look.projected.filter((share) => share > 0).length;
+    parts.push(`${look.kept.length ? look.kept.slice(0, 8).map(name).join(", ") + (look.kept.length > 8 ? " ..." : "") : "Nobody"} kept ${look.kept.length === 1 ? "its update" : "their updates"}; ${changed} ${changed === 1 ? "was" : "were"} projected, by up to ${(100 * Math.max(...look.projected)).toFixed(0)} % of ${changed === 1 ? "its" : "their"} length.`);
+  }
+  if (look.clients.length > look.shown.length) parts.push(`${look.shown.length} clients are drawn, evenly from the smallest loss to the largest.`);
+  return parts.join(" ");
+}
