@@ -328,3 +328,20 @@ print(os.environ["OMP_WAIT_POLICY"])
     environment |= {} if chosen is None else {"OMP_WAIT_POLICY": chosen}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split()[-1] == expected
+
+
+def test_other_values_have_another_default_directory_and_more_rounds_go_on(
+    experiment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def kept(*arguments: str) -> str:
+        assert main(["run", "small.toml", *arguments]) == 0
+        return re.findall(r"Kept in (\S+)", capsys.readouterr().out)[0]
+
+    assert kept() == "runs/small-seed0"
+    assert kept("--set", "aggregator.name=fedavg") == "runs/small-aggregator.name=fedavg-seed0"
+    assert kept("--set", "rounds=14") == "runs/small-seed0"
+    assert len(Path("runs/small-seed0/records.jsonl").read_text().splitlines()) == 15
+    assert kept("--set", "rounds=3") == "runs/small-rounds=3-seed0"
+    assert kept("--set", "training.lr=0.2", "--seed", "4") == "runs/small-training.lr=0.2-seed4"
+    assert main(["run", "runs/small-seed0", "--set", "rounds=16"]) == 0
+    assert len(Path("runs/small-seed0/records.jsonl").read_text().splitlines()) == 17

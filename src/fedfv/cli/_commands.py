@@ -1,6 +1,7 @@
 """Run an experiment, and look at what there is."""
 
 import signal
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,7 +13,7 @@ from fedfv.cli._app import Folder, app, err, out
 from fedfv.cli._lists import list_table, partition_table
 from fedfv.cli._read import read_tables
 from fedfv.cli._show import result_table, watching
-from fedfv.experiments import Experiment, Progress, build_federation, run
+from fedfv.experiments import Experiment, Progress, RunDirectory, build_federation, folder_name, run
 from fedfv.reports import (
     TensorBoard,
     class_counts,
@@ -42,7 +43,7 @@ def run_command(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=S.")] = None,
     directory: Annotated[
-        Path | None, typer.Option("--out", help="Where to keep the run; default runs/NAME-seedS.")
+        Path | None, typer.Option("--out", help="Where to keep the run; default runs/NAME-seedS, with what is --set.")
     ] = None,
     tensorboard: Annotated[
         Path | None,
@@ -56,7 +57,7 @@ def run_command(
         tables["seed"] = seed
     wanted = Experiment.from_dict(tables)
     if directory is None:  # a run directory goes on in its own place
-        directory = Path(experiment) if Path(experiment).is_dir() else Path("runs") / f"{name}-seed{wanted.seed}"
+        directory = Path(experiment) if Path(experiment).is_dir() else _default_directory(name, changes or [], wanted)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
     board = None if tensorboard is None else TensorBoard(tensorboard / directory.resolve().name)
     try:
@@ -69,12 +70,29 @@ def run_command(
 
             run(wanted, directory, data=folder, watch=watch)
     except KeyboardInterrupt:
+        if not RunDirectory(directory).has("records.jsonl"):
+            raise
         err.print(
             f"Interrupted and saved; the same command goes on from here, or: fedfv run {directory}", soft_wrap=True
         )
         raise typer.Exit(1) from None
     out.print(result_table(summarise([directory])))
     out.print(f"Kept in {directory}", highlight=False, soft_wrap=True)
+
+
+def _default_directory(name: str, changes: Sequence[str], wanted: Experiment) -> Path:
+    """Named after the experiment, what was changed of it, and the seed, so that other values have another directory.
+
+    The number of rounds is not part of the name unless it is below what the run has done: more rounds go on with it.
+    """
+
+    def place(*changed: str) -> Path:
+        return Path("runs") / "-".join([name, *map(folder_name, changed), f"seed{wanted.seed}"])
+
+    changed = [change for change in changes if change.partition("=")[0].strip() not in ("seed", "rounds")]
+    if RunDirectory(place(*changed)).rounds_done() > wanted.rounds:
+        changed.append(f"rounds={wanted.rounds}")
+    return place(*changed)
 
 
 @app.command(name="list")

@@ -29,7 +29,7 @@ from fedfv.experiments._spec import (
 )
 from fedfv.experiments._store import RunDirectory, layer
 from fedfv.experiments._study import PAPER, Claim, Part, Study, StudyRow, paper_study, run_path
-from fedfv.experiments._sweep import Setting, settings_of
+from fedfv.experiments._sweep import Setting, folder_name, settings_of
 
 __all__ = [
     "IID",
@@ -65,6 +65,7 @@ __all__ = [
     "build_rule",
     "bundled",
     "changed",
+    "folder_name",
     "held",
     "layer",
     "paper_study",

@@ -20,8 +20,17 @@ class Setting:
 
     def runs(self, folder: Path) -> dict[Path, Experiment]:
         """Where each of its runs is kept."""
-        name = re.sub(r"[^A-Za-z0-9.=,_+-]+", "-", self.label.replace(", ", ",")).strip("-")
+        name = folder_name(self.label.replace(", ", ","))
         return {folder / "runs" / name / f"seed-{each.seed}": each for each in self.experiments}
+
+
+def folder_name(label: str) -> str:
+    """The label without characters that are a nuisance in the name of a folder.
+
+    >>> folder_name("aggregator={name = 'fedavg'}")
+    'aggregator=-name-=-fedavg'
+    """
+    return re.sub(r"[^A-Za-z0-9.=,_+-]+", "-", label).strip("-")
 
 
 def settings_of(tables: dict[str, Any]) -> list[Setting]:
