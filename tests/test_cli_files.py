@@ -200,10 +200,24 @@ def test_debug_shows_the_traceback_of_the_users_function(elsewhere: Path) -> Non
     assert any(isinstance(cause, KeyError) for cause in causes)
 
 
+RECURRENT = """
+from torch import nn
+
+class Recurrent(nn.Module):  # which vmap cannot stack
+    def __init__(self, width, classes):
+        super().__init__()
+        self.memory, self.last = nn.GRU(width, 5, batch_first=True), nn.Linear(5, classes)
+
+    def forward(self, inputs):
+        return self.last(self.memory(inputs[:, None])[0][:, -1])
+
+def make_model(shape, classes):
+    return Recurrent(shape[0], classes)
+"""
+
+
 def test_the_command_says_in_one_line_that_a_model_is_trained_in_the_loop(elsewhere: Path) -> None:
-    (elsewhere / "recurrent.py").write_text(
-        "from tests.experiments.test_trial import recurrent as make_model\n"  # a GRU, which vmap cannot stack
-    )
+    (elsewhere / "recurrent.py").write_text(RECURRENT)
     written(elsewhere / "small.toml", model={"name": "recurrent:make_model"})
     done = fresh("run", "small.toml", "--out", "run", folder=elsewhere)
     assert done.returncode == 0, done.stderr

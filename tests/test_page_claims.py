@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from matplotlib.figure import Figure
 
 import fedfv.reports
 from fedfv import metrics
 from fedfv.cli import main
+from fedfv.experiments import RunDirectory
 from fedfv.reports import (
     group_by_seed,
     page_of,
@@ -250,7 +252,7 @@ def test_labels_differ_even_where_directories_share_a_name(tmp_path: Path) -> No
     paths = [make_run(tmp_path / "a/run", SAME), make_run(tmp_path / "b/run", SAME, **many)]
     labels = labels_of(*paths)
     assert len(set(labels)) == 2
-    assert all(str(path) in label for path, label in zip(paths, labels, strict=True))
+    assert [label.rpartition(", ")[2] for label in labels] == ["a/run", "b/run"]
 
 
 def test_runs_below_a_directory_are_found_in_sorted_order(
@@ -301,3 +303,16 @@ def test_the_settings_of_a_flower_run_are_not_called_an_experiment(tmp_path: Pat
     assert "Save as" not in page
     assert "The settings of the Flower strategy" in page
     assert "Save as" in page_and_data(make_run(tmp_path / "simulated", SAME))[0]
+
+
+def test_the_interval_of_the_dispersion_without_noise_is_around_it(tmp_path: Path) -> None:
+    accuracies, sizes = [(client % 5) / 4 for client in range(120)], [4] * 120
+    page = page_of(*read_runs([make_run(tmp_path / "few examples", accuracies, sizes=sizes)]))
+    value = 100 * float(metrics.noise_corrected_std(torch.tensor(accuracies), torch.tensor(sizes)))
+    ((low, high),) = re.findall(rf">{value:.2f}<small>\[([\d.]+), ([\d.]+)\]", page)
+    assert float(low) <= value <= float(high)
+
+
+def test_a_run_that_diverged_is_shown_as_such(tmp_path: Path) -> None:
+    RunDirectory(make_run(tmp_path / "run", [0.5, 0.6])).diverge("diverged in round 2: the updates are not finite.")
+    assert "run diverged in round 2: the updates are not finite." in page_of(*read_runs([tmp_path / "run"]))

@@ -1,6 +1,7 @@
 """What tells the rows of a report apart: the rule with its hyper-parameters, and other settings that differ."""
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -74,7 +75,10 @@ def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _directory(place: int, groups: Sequence[Sequence[Run]]) -> str:
-    """The name of a directory, or its path where directories share the name."""
-    names = Counter(group[0].path.name for group in groups)
-    path = groups[place][0].path
-    return path.name if names[path.name] == 1 else str(path)
+    """The name of a directory; where others share it, the path from the folder that all of them have in common."""
+    paths = [group[0].path for group in groups]
+    names = Counter(path.name for path in paths)
+    path = paths[place]
+    return (
+        path.name if names[path.name] == 1 else os.path.relpath(path, os.path.commonpath(map(os.path.abspath, paths)))
+    )

@@ -65,7 +65,9 @@ def _notes(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[str]:
     for group, row in zip(groups, rows, strict=True):
         for run in group:
             wanted, done = run.settings.get("rounds"), run.records[-1]["round"]
-            if wanted and done < wanted:
+            if run.diverged is not None:
+                notes.append(f"{run.path} {run.diverged}")
+            elif wanted and done < wanted:
                 notes.append(f"{run.path} has done {done} of {wanted} rounds.")
         ends = {run.evaluations[-1]["round"] for run in group}
         if len(ends) > 1:

@@ -27,7 +27,8 @@ HELP = {
 """What each column of the table holds."""
 
 _PAPER_COLUMNS = {"mean": "average", "std": "std", "worst": "worst5", "best": "best5"}
-_BOOTSTRAPPED = {"mean": "mean", "noise_corrected_std": "std", "worst": "worst", "best": "best"}
+# Noise adds to the variance, so it is the variance whose interval is around the corrected value.
+_BOOTSTRAPPED = {"mean": "mean", "noise_corrected_std": "variance", "worst": "worst", "best": "best"}
 _FEW_CLIENTS = 10  # with fewer there is nothing to resample
 
 
@@ -73,7 +74,8 @@ def _intervals(row: Row) -> dict[str, str]:
             if (N := int(counted.sum())) >= _FEW_CLIENTS:
                 resamples = max(100, min(1000, 10**6 // N))
                 each = (accuracies[counted], sizes[counted])
-                ends.append(metrics.bootstrap_interval(metrics.METRICS[metric], *each, seed=0, resamples=resamples))
+                interval = metrics.bootstrap_interval(metrics.METRICS[metric], *each, seed=0, resamples=resamples)
+                ends.append([math.sqrt(end) for end in interval] if metric == "variance" else interval)
         if len(ends) == len(row.seeds):
             low, high = (f"{100 * end:.2f}" for end in torch.tensor(ends, dtype=torch.double).mean(dim=0).tolist())
             if low != high:

@@ -23,6 +23,7 @@ class Run(NamedTuple):
     settings: dict[str, Any]
     environment: dict[str, Any]
     records: list[dict[str, Any]]
+    diverged: str | None = None  # where, in a sentence without its subject
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
@@ -112,7 +113,7 @@ def _read(directory: RunDirectory) -> Run:
         environment = {}
     int(settings["seed"])
     list(records[0]["names"])
-    return Run(directory.path, settings, environment, records)
+    return Run(directory.path, settings, environment, records, directory.diverged())
 
 
 def same_but_for_seed(settings: dict[str, Any]) -> str:
