@@ -8,6 +8,7 @@ a busy minute changes both. Extra memory is what the peak of a process of its ow
 
 import argparse
 import ctypes
+import os
 import statistics
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded
 
 import numpy as np
 import torch

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"  # before they are imported
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded
 
 import torch
 

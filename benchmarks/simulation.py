@@ -7,6 +7,7 @@ Data are random numbers of the right shape: what is measured does not depend on 
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded
 
 import torch
 from torch import nn

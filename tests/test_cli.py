@@ -302,6 +302,7 @@ def test_sweep_ranks_settings_by_a_metric(experiment: Path, capsys: pytest.Captu
     assert "fedfv alpha=0.1" in Path("sweeps/swept/ranking.md").read_text()
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the libraries that a process has loaded are on Linux")
 def test_an_interrupt_while_libraries_are_loaded_is_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fedfv", "run", "fashion-fair", "--out", "run"]
     for library in ("libtorch_cpu", "_multiarray_umath", "libllvmlite"):
@@ -313,22 +314,6 @@ def test_an_interrupt_while_libraries_are_loaded_is_no_traceback(tmp_path: Path)
         assert child.returncode == 1
         assert "fedfv: interrupted." in said
         assert "Traceback" not in said
-
-
-@pytest.mark.parametrize(("chosen", "expected"), [(None, "passive"), ("active", "active")])
-def test_the_command_lets_threads_that_wait_sleep_unless_the_user_chose(chosen: str | None, expected: str) -> None:
-    code = """
-import os, sys
-import fedfv.cli
-assert "torch" not in sys.modules
-assert fedfv.cli.main(["--version"]) == 0
-assert "torch" in sys.modules
-print(os.environ["OMP_WAIT_POLICY"])
-"""
-    environment = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"}
-    environment |= {} if chosen is None else {"OMP_WAIT_POLICY": chosen}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == expected
 
 
 def test_other_values_have_another_default_directory_and_more_rounds_go_on(

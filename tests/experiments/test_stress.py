@@ -71,8 +71,8 @@ def test_starts_kills_and_readers_change_nothing(tmp_path: Path, rule: str) -> N
             child.communicate()
         children = [launch(tmp_path) for _ in range(10)]
         pids = [child.pid for child in children]
-        for child in children:
-            _, said = child.communicate()
+        outcomes = [(child, child.communicate()[1]) for child in children]
+        for child, said in outcomes:
             assert child.returncode == 0 or any(f"run is in use by process {pid};" in said for pid in pids), said
     finally:
         reader.stopped.set()

@@ -1,6 +1,7 @@
 """One process at a time. The operating system releases a lock when its process ends, however that happens."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fedfv.experiments._errors import RunError
+
+_PATIENCE = 2.0  # seconds for a process that has the lock to write its id, which it does next
 
 
 @contextmanager
@@ -39,5 +42,7 @@ def held(file: Path, what: str) -> Iterator[None]:
 
 
 def _owner(file: Path) -> str:
-    pid = file.read_text().strip()
-    return f"process {pid}" if pid else "another process"  # which has locked the file and not yet written to it
+    deadline = time.monotonic() + _PATIENCE
+    while not (pid := file.read_text().strip()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return f"process {pid}" if pid else "another process"
