@@ -13,7 +13,15 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
 from fedfv import metrics
-from fedfv.metrics import METRICS, bootstrap_interval, conflicts, noise_corrected_std, over_seeds, paired_difference
+from fedfv.metrics import (
+    METRICS,
+    bootstrap_interval,
+    conflicts,
+    noise_corrected_interval,
+    noise_corrected_std,
+    over_seeds,
+    paired_difference,
+)
 from fedfv.metrics._fairness import RANGES
 from fedfv.seeding import rng
 
@@ -203,6 +211,25 @@ def test_intervals_hold_the_metric_of_the_true_accuracies_as_often_as_they_say(n
         low, high = bootstrap_interval(METRICS[name], accuracies, torch.full((100,), 50), seed=case, resamples=200)
         held += low <= expected <= high
     assert 85 <= held <= 100
+
+
+@pytest.mark.parametrize("examples", [3, 10, 50])
+def test_the_interval_of_the_dispersion_holds_its_value_and_the_truth(examples: int) -> None:
+    population = rng(0, "population").beta(8, 8, size=200_000)
+    sizes, expected = torch.full((100,), examples), population.std()
+    held = 0
+    for case in range(100):
+        accuracies = binomial_clients(rng(0, "cohort", case).choice(population, 100), examples, case)
+        low, high = noise_corrected_interval(accuracies, sizes, seed=case, resamples=200)
+        assert low <= noise_corrected_std(accuracies, sizes).item() <= high
+        held += low <= expected <= high
+    assert 85 <= held <= 100
+
+
+def test_the_interval_of_the_dispersion_leaves_out_clients_with_one_example() -> None:
+    accuracies, sizes = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]), torch.tensor([1, 8, 8, 8, 1])
+    assert noise_corrected_interval(accuracies, sizes, 0) == noise_corrected_interval(accuracies[1:4], sizes[1:4], 0)
+    assert all(map(math.isnan, noise_corrected_interval(accuracies[:1], sizes[:1], 0)))
 
 
 def test_an_interval_depends_on_its_seed_and_on_nothing_else() -> None:

@@ -313,6 +313,17 @@ def test_the_interval_of_the_dispersion_without_noise_is_around_it(tmp_path: Pat
     assert float(low) <= value <= float(high)
 
 
-def test_a_run_that_diverged_is_shown_as_such(tmp_path: Path) -> None:
+def test_a_run_that_diverged_is_shown_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     RunDirectory(make_run(tmp_path / "run", [0.5, 0.6])).diverge("diverged in round 2: the updates are not finite.")
-    assert "run diverged in round 2: the updates are not finite." in page_of(*read_runs([tmp_path / "run"]))
+    page = page_of(*read_runs([tmp_path / "run"]))
+    assert "run diverged in round 2: the updates are not finite." in page
+    assert "1<small>diverged</small>" in page
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]) == 0
+    assert "run diverged in round 2" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_that_diverged_is_not_compared_at_first(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / str(lr), SAME, training={"lr": lr, "batch_size": 10}) for lr in (0.1, 0.2, 0.3)]
+    RunDirectory(runs[2]).diverge("diverged in round 2: the updates are not finite.")
+    assert page_and_data(*runs)[1]["pair"] == [1, 0]
+    assert page_and_data(runs[0], runs[2])[1]["pair"] == [1, 0]

@@ -18,9 +18,9 @@ from fedfv.reports import (
     TensorBoard,
     class_counts,
     group_by_seed,
+    notes_of,
     plot_partition,
     read_runs,
-    repeated,
     rows_of,
     summarise,
     write_page,
@@ -127,10 +127,10 @@ def report(
     write_page(file, runs, unreadable)
     for each in unreadable:
         err.print(f"fedfv: not shown: {each.why}", highlight=False, soft_wrap=True)
-    for sentence in repeated(runs):
-        err.print(f"fedfv: {sentence}", highlight=False, soft_wrap=True)
     groups = group_by_seed(runs)
     rows = rows_of(groups)
+    for sentence in notes_of(runs, groups, rows):
+        err.print(f"fedfv: {sentence}", highlight=False, soft_wrap=True)
     out.print(result_table(rows))
     files = [file]
     if figures is not None:

@@ -25,7 +25,14 @@ from fedfv.metrics._fairness import (
     variance,
     worst,
 )
-from fedfv.metrics._uncertainty import bootstrap_interval, noise_corrected_std, over_seeds, paired_difference, summary
+from fedfv.metrics._uncertainty import (
+    bootstrap_interval,
+    noise_corrected_interval,
+    noise_corrected_std,
+    over_seeds,
+    paired_difference,
+    summary,
+)
 
 __all__ = [
     "METRICS",
@@ -45,6 +52,7 @@ __all__ = [
     "maximum",
     "mean",
     "minimum",
+    "noise_corrected_interval",
     "noise_corrected_std",
     "over_seeds",
     "paired_difference",

@@ -2,6 +2,7 @@
 
 from fedfv.reports._comparison import Tally, as_json, as_markdown, tally
 from fedfv.reports._figures import class_counts, plot_clients, plot_curves, plot_partition, plot_tradeoff
+from fedfv.reports._notes import notes_of
 from fedfv.reports._page import page_of, write_page
 from fedfv.reports._ranking import (
     Ranked,
@@ -14,7 +15,7 @@ from fedfv.reports._ranking import (
     write_ranking,
 )
 from fedfv.reports._results import PartResults, collect, environments_of, load_results, merge, save_results
-from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs, repeated
+from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
 from fedfv.reports._summary import HEADINGS, Row, rows_of, summarise
 from fedfv.reports._tensorboard import TensorBoard
 from fedfv.reports._write import write_record, write_run_figures, write_run_tables, write_study
@@ -39,6 +40,7 @@ __all__ = [
     "group_by_seed",
     "load_results",
     "merge",
+    "notes_of",
     "page_of",
     "plot_clients",
     "plot_curves",
@@ -48,7 +50,6 @@ __all__ = [
     "ranking_cell",
     "ranking_markdown",
     "read_runs",
-    "repeated",
     "rows_of",
     "save_results",
     "summarise",

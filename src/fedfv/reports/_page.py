@@ -11,10 +11,11 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from fedfv.experiments import ConfigError
+from fedfv.reports._notes import notes_of
 from fedfv.reports._page_data import page_data
 from fedfv.reports._page_table import HELP, table_row
-from fedfv.reports._runs import Run, Unreadable, group_by_seed, repeated
-from fedfv.reports._summary import HEADINGS, Row, rows_of
+from fedfv.reports._runs import Run, Unreadable, group_by_seed
+from fedfv.reports._summary import HEADINGS, rows_of
 
 _MARK = '<meta name="generator" content="fedfv'
 _SCRIPTS = ("draw.js", "clients.js", "lens.js", "page.js")  # in this order, since the last one starts the others
@@ -45,7 +46,7 @@ def page_of(runs: Sequence[Run], unreadable: Sequence[Unreadable] = (), title: s
         columns=[{"title": HEADINGS.get(name, name), "help": told} for name, told in HELP.items()],
         rows=[table_row(group, row) for group, row in zip(groups, rows, strict=True)],
         unreadable=unreadable,
-        notes=[*repeated(runs), *_notes(groups, rows)],
+        notes=notes_of(runs, groups, rows),
         has_pair=data["pair"] is not None,
         has_lens=bool(data["lens"]),
         css=Markup(_file("page.css")),
@@ -57,24 +58,3 @@ def page_of(runs: Sequence[Run], unreadable: Sequence[Unreadable] = (), title: s
 
 def _file(name: str) -> str:
     return (files("fedfv.reports") / "page" / name).read_text(encoding="utf-8")
-
-
-def _notes(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[str]:
-    """What a reader must know before comparing the numbers."""
-    notes = []
-    for group, row in zip(groups, rows, strict=True):
-        for run in group:
-            wanted, done = run.settings.get("rounds"), run.records[-1]["round"]
-            if run.diverged is not None:
-                notes.append(f"{run.path} {run.diverged}")
-            elif wanted and done < wanted:
-                notes.append(f"{run.path} has done {done} of {wanted} rounds.")
-        ends = {run.evaluations[-1]["round"] for run in group}
-        if len(ends) > 1:
-            notes.append(f"The seeds of {group[0].path} were last evaluated after different rounds: {sorted(ends)}.")
-        if single := int((row.test_sizes == 1).any(dim=0).sum()):
-            notes.append(
-                f"{row.label}: {single} of {len(row.clients)} clients have a single test example, which does not tell "
-                f"its own noise; the column “{HEADINGS['noise_corrected_std']}” leaves these clients out."
-            )
-    return notes

@@ -131,7 +131,8 @@ def _ascending(percent: Float[Tensor, "seeds N"]) -> dict[str, list[float]]:
 def _pair(rows: Sequence[Row], unpaired: Callable[[int, int], str | None]) -> list[int] | None:
     """Which two to compare at first, of those that can be paired; None if no two can.
 
-    The FedFV that does best for the worst clients with FedAvg, or else the last with the first.
+    The FedFV that does best for the worst clients with FedAvg, or else the last with the first; a row that diverged
+    only if there are no two others.
     """
     kinds = [type(row.rule).__name__ for row in rows]
     ours = [i for i, kind in enumerate(kinds) if kind == "FedFV"]
@@ -139,7 +140,8 @@ def _pair(rows: Sequence[Row], unpaired: Callable[[int, int], str | None]) -> li
     plain = [i for i, kind in enumerate(kinds) if kind == "FedAvg"]
     wanted = [[i, j] for i in ours for j in plain]
     any_two = [[i, j] for i in reversed(range(len(rows))) for j in range(i)]
-    return next((pair for pair in wanted + any_two if unpaired(*pair) is None), None)
+    pairs = sorted(wanted + any_two, key=lambda pair: any(rows[i].diverged for i in pair))
+    return next((pair for pair in pairs if unpaired(*pair) is None), None)
 
 
 def _rounded(values: Tensor) -> list[float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tomli_w
 import torch
+from torch import Tensor
 
 from fedfv import metrics
 from fedfv.experiments import PAPER, paper_study
@@ -27,8 +28,7 @@ HELP = {
 """What each column of the table holds."""
 
 _PAPER_COLUMNS = {"mean": "average", "std": "std", "worst": "worst5", "best": "best5"}
-# Noise adds to the variance, so it is the variance whose interval is around the corrected value.
-_BOOTSTRAPPED = {"mean": "mean", "noise_corrected_std": "variance", "worst": "worst", "best": "best"}
+_BOOTSTRAPPED = ("mean", "noise_corrected_std", "worst", "best")
 _FEW_CLIENTS = 10  # with fewer there is nothing to resample
 
 
@@ -54,6 +54,7 @@ def table_row(group: Sequence[Run], row: Row) -> dict[str, Any]:
         "paper_name": name,
         "seeds": row.seeds,
         "rounds": min(row.rounds),
+        "diverged": bool(row.diverged),
         "cells": cells,
         "toml": tomli_w.dumps(group[0].settings),
         "simulated": group[0].simulated,
@@ -67,20 +68,24 @@ def table_row(group: Sequence[Run], row: Row) -> dict[str, Any]:
 def _intervals(row: Row) -> dict[str, str]:
     """The mean over seeds of the bootstrap intervals of some metrics, as text; one without any width says nothing."""
     found = {}
-    for name, metric in _BOOTSTRAPPED.items():
+    for metric in _BOOTSTRAPPED:
         ends = []
         for accuracies, sizes in zip(row.accuracies, row.test_sizes, strict=True):
-            counted = sizes > (1 if name == "noise_corrected_std" else 0)
-            if (N := int(counted.sum())) >= _FEW_CLIENTS:
-                resamples = max(100, min(1000, 10**6 // N))
-                each = (accuracies[counted], sizes[counted])
-                interval = metrics.bootstrap_interval(metrics.METRICS[metric], *each, seed=0, resamples=resamples)
-                ends.append([math.sqrt(end) for end in interval] if metric == "variance" else interval)
+            counted = sizes > (1 if metric == "noise_corrected_std" else 0)
+            if int(counted.sum()) >= _FEW_CLIENTS:
+                ends.append(_interval(metric, accuracies[counted], sizes[counted]))
         if len(ends) == len(row.seeds):
             low, high = (f"{100 * end:.2f}" for end in torch.tensor(ends, dtype=torch.double).mean(dim=0).tolist())
             if low != high:
-                found[name] = f"[{low}, {high}]"
+                found[metric] = f"[{low}, {high}]"
     return found
+
+
+def _interval(metric: str, accuracies: Tensor, sizes: Tensor) -> tuple[float, float]:
+    resamples = max(100, min(1000, 10**6 // len(accuracies)))
+    if metric == "noise_corrected_std":
+        return metrics.noise_corrected_interval(accuracies, sizes, seed=0, resamples=resamples)
+    return metrics.bootstrap_interval(metrics.METRICS[metric], accuracies, sizes, seed=0, resamples=resamples)
 
 
 @cache

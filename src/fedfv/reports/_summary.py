@@ -33,6 +33,7 @@ class Row(NamedTuple):
     label: str  # the rule, and what else tells this row from others of a table
     seeds: list[int]
     rounds: list[int]  # after how many rounds each seed was last evaluated
+    diverged: list[int]  # those of the seeds whose run diverged
     metrics: dict[str, tuple[float, float]]  # mean and population standard deviation over the seeds
     clients: Int[Tensor, " N"]  # those that were evaluated with every seed
     accuracies: Float[Tensor, "seeds N"]  # of each of these
@@ -83,6 +84,7 @@ def _row(group: Sequence[Run], name: str) -> Row:
         label=name,
         seeds=[run.seed for run in group],
         rounds=[last["round"] for last in lasts],
+        diverged=[run.seed for run in group if run.diverged is not None],
         metrics={name: _over_seeds([each[name] for each in found]) for name in found[0]},
         clients=seen,
         accuracies=accuracies,
