@@ -54,7 +54,7 @@ def test_a_directory_of_another_experiment_is_refused_before_anything_runs(tmp_p
 def test_what_is_wrong_with_the_data_is_said_once(tmp_path: Path) -> None:
     wanted = experiments(tmp_path)
     (tmp_path / "data.npz").write_bytes(b"nothing of the kind")
-    with pytest.raises(ValueError, match=r"data\.npz"):
+    with pytest.raises(ConfigError, match=r"`data\.name`: .*data\.npz"):
         run_many(wanted, jobs=2)
 
 

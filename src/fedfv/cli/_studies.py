@@ -43,7 +43,7 @@ def reproduce(
     name: Annotated[str, typer.Argument(help="table2, table3, table4 or figure2.")],
     rows: Annotated[str, typer.Option(help="Only these rows, by name and with commas between; * is anything.")] = "",
     seeds: Annotated[str, typer.Option(help="Only these seeds, with commas between.")] = "",
-    rounds: Annotated[int | None, typer.Option(min=1, help="Less updates than the paper: a short version.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Fewer updates than the paper: a short version.")] = None,
     jobs: Jobs = None,
     directory: Annotated[Path, typer.Option("--out", help="Where to keep runs and results.")] = Path("reproduction"),
     folder: Folder = None,

@@ -27,11 +27,7 @@ _PAPER_SPLIT, _PAPER_MODEL = 21, 12
 
 def build_federation(experiment: Experiment, source: str | Path | Dataset | Federation | None = None) -> Federation:
     """The data of all clients, each with its own rows of them; from the files in a folder, or as they were loaded."""
-    if isinstance(source, Dataset | Federation):
-        loaded = source
-    else:
-        with blaming("data.name"):
-            loaded = data.load(experiment.data.name, source)
+    loaded = source if isinstance(source, Dataset | Federation) else load_data(experiment.data.name, source)
     if isinstance(loaded, Federation):
         return loaded
     dataset = loaded.only_train() if experiment.data.rows == "train" else loaded
@@ -41,6 +37,12 @@ def build_federation(experiment: Experiment, source: str | Path | Dataset | Fede
             return Federation(dataset.inputs, dataset.targets, *parts, dataset.num_classes, parts[0].names)
     with naming("partition", [each.name for each in dataclasses.fields(experiment.partition)]):
         return _partitioned(experiment, dataset)
+
+
+def load_data(name: str, folder: str | Path | None) -> Dataset | Federation:
+    """What `data.name` stands for; errors name that key."""
+    with blaming("data.name"):
+        return data.load(name, folder)
 
 
 def _partitioned(experiment: Experiment, dataset: Dataset) -> Federation:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-from fedfv import data
 from fedfv._openmp import children_wait_passively
 from fedfv.data import Dataset, Federation
+from fedfv.experiments._build import load_data
 from fedfv.experiments._errors import DivergedError, RunError
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import Experiment
@@ -118,4 +118,4 @@ def _run_one(path: Path, folder: str | Path | None) -> None:
 
 @lru_cache(maxsize=1)  # runs that come one after the other are mostly of the same data
 def _load(name: str, folder: str | Path | None) -> Dataset | Federation:
-    return data.load(name, folder)
+    return load_data(name, folder)

@@ -89,7 +89,7 @@ def noise_corrected_interval(
     variance v and the corrected one c: the interval is from sqrt(c + v - q_high) to sqrt(c + v - q_low), and 0 where a
     root has no value. Clients with a single test example are left out; both ends are NaN if all clients are.
 
-    >>> accuracies, sizes = torch.tensor([0.25, 0.5, 0.75] * 10), torch.tensor([8] * 30)
+    >>> accuracies, sizes = torch.tensor([0.25, 0.5, 0.75] * 10), torch.tensor([40] * 30)
     >>> low, high = noise_corrected_interval(accuracies, sizes, seed=0)
     >>> 0 < low < float(noise_corrected_std(accuracies, sizes)) < high < 0.5
     True
