@@ -1,13 +1,16 @@
-"""Objects of a user's own by their import path, and one line for an exception that their code raises."""
+"""Things by name or by import path, and one line for an exception that a user's own code raises."""
 
 import sys
 import textwrap
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["import_object", "told"]
+from fedfv.errors import ConfigError
+
+__all__ = ["import_object", "lookup", "name_of", "told"]
 
 _LONGEST = 240  # characters of an exception's text in a sentence
 
@@ -36,6 +39,47 @@ def import_object(path: str) -> Any:
         raise ValueError(str(error)) from error
     except Exception as error:
         raise ValueError(told(error)) from error
+
+
+def lookup(name: str, known: Mapping[str, Any], what: str) -> Any:
+    """What a name stands for: one of the `known` classes and functions, or that at an import path.
+
+    Every noun of an experiment that a user may bring is found here, so its name has one spelling and one error.
+
+    Raises:
+        ConfigError: with the nearest known name, or with the reason why the import failed.
+
+    >>> lookup("greatest", {"greatest": max}, "choice") is lookup("builtins:max", {}, "choice")
+    True
+    """
+    if name in known:
+        return known[name]
+    if ":" not in name:
+        raise ConfigError.unknown(what, name, [*known, "package.module:object"])
+    try:
+        found = import_object(name)
+    except ValueError as error:
+        raise ConfigError(f"{what} {name!r} cannot be imported: {error}.") from error
+    if not callable(found):
+        raise ConfigError(f"{what} {name!r} must be a class or a function, got {type(found).__name__}.")
+    return found
+
+
+def name_of(kind: type, known: Mapping[str, Any], what: str) -> str:
+    """The name for which `lookup` gives this class.
+
+    >>> name_of(Path, {}, "place"), name_of(Path, {"path": Path}, "place")
+    ('pathlib:Path', 'path')
+    """
+    for name, each in known.items():
+        if each is kind:
+            return name
+    module = kind.__module__
+    if module == "__main__" and (file := getattr(sys.modules["__main__"], "__file__", None)):
+        module = str(Path(file).resolve().with_suffix(""))
+    if "." in kind.__qualname__ or module == "__main__":
+        raise ConfigError(f"{what} {kind.__qualname__} must be defined at the top of a module, so that it has a name.")
+    return f"{module}:{kind.__qualname__}"
 
 
 def told(error: Exception) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedfv.core import Buffers
-from fedfv.importing import import_object, told
+from fedfv.importing import lookup, told
 
 __all__ = ["LOSSES", "MODELS", "build_model", "flatten", "flatten_buffers", "load_buffers", "unflatten"]
 
@@ -74,23 +74,15 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: int, **options: Any) -> nn.Module:
-    """A new model, by a name of `MODELS` or by the `import.path:callable` of a function like those.
+    """A new model, by a name of `MODELS` or by the import path `package.module:object` of a function like those.
 
-    The folder of a module may stand before its import path: `folder/module:callable`. The initial parameters depend on
-    the seed only, and no global generator is moved.
+    The folder of a module may stand before its import path: `folder/package.module:object`. The initial parameters
+    depend on the seed only, and no global generator is moved.
 
     >>> build_model("mlp", (3, 32, 32), 10, seed=0, hidden=[200, 200])[1]
     Linear(in_features=3072, out_features=200, bias=True)
     """
-    if name in MODELS:
-        make = MODELS[name]
-    elif ":" in name:
-        try:
-            make = import_object(name)
-        except ValueError as error:
-            raise ValueError(f"model {name!r} cannot be imported: {error}.") from error
-    else:
-        raise ValueError(f"unknown model {name!r}; known: {', '.join(MODELS)}, or `import.path:callable`.")
+    make = lookup(name, MODELS, "model")
     wanted = f"model {name!r} must be built for inputs of shape {tuple(input_shape)} and {num_classes} classes"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -207,11 +207,11 @@ def test_a_pattern_for_other_clients_is_refused(tmp_path: Path, data: Path) -> N
             {"partition": {"kind": "from-file", "path": "no.npz"}},
             "`partition.path`: no.npz must be a file of numpy.savez",
         ),
-        ({"data": {"name": "mnits"}}, "`data.name`: unknown dataset 'mnits'; known: mnist, "),
-        ({"data": {"name": "no.such:thing"}}, "`data.name`: 'no.such:thing' must be module:callable and importable"),
+        ({"data": {"name": "mnits"}}, "`data.name`: unknown dataset 'mnits'; did you mean 'mnist'[?] known: mnist, "),
+        ({"data": {"name": "no.such:thing"}}, "`data.name`: dataset 'no.such:thing' cannot be imported: "),
         (
             {"data": {"name": f"{__name__}:broken_data"}},
-            f"`data.name`: '{__name__}:broken_data' must return a Dataset or a Federation, but: OSError: no network.",
+            f"`data.name`: dataset '{__name__}:broken_data' must return a Dataset or a Federation, but: OSError",
         ),
     ],
 )
@@ -229,7 +229,10 @@ def broken_data() -> None:
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("mlpp", "unknown model 'mlpp'; known: "), ("no.such:thing", "model 'no.such:thing' cannot be imported: ")],
+    [
+        ("mlpp", "unknown model 'mlpp'; did you mean 'mlp'[?] known: "),
+        ("no.such:thing", "model 'no.such:thing' cannot be imported: "),
+    ],
 )
 def test_an_unknown_model_is_refused(tmp_path: Path, data: Path, name: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):

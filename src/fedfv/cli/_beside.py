@@ -10,7 +10,7 @@ from typing import Any
 def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
     """The tables with the place of each file and module that lies in one of the folders, the first that has it.
 
-    `data.name` and `partition.path` become absolute paths, and `module:callable` becomes `/folder/module:callable`, so
+    `data.name` and `partition.path` become absolute paths, and `module:object` becomes `/folder/module:object`, so
     that the experiment can be run from any other folder; also in the lists of a table `grid`. What is found nowhere
     stays as it is, and so does a module that Python finds without the folders.
     """

@@ -12,7 +12,8 @@ from fedfv.data._federation import Federation
 from fedfv.data._files import Files, locate, read, status
 from fedfv.data._mnist import MNIST, mnist
 from fedfv.data._npz import npz
-from fedfv.importing import import_object, told
+from fedfv.errors import ConfigError
+from fedfv.importing import lookup, told
 
 DATASETS: dict[str, Callable[[Path | str | None], Dataset]] = {
     "mnist": mnist,
@@ -33,9 +34,9 @@ def load(name: str, folder: Path | str | None = None, **options: Any) -> Dataset
     """The dataset of this name, downloaded first if it is nowhere to be found.
 
     Args:
-        name: one of `DATASETS`; or the path of a `.npz` file, see `npz`; or `module:callable`, something to import and
-            call that returns a `Dataset`, or a `Federation` if it knows the clients too; the folder of the module may
-            stand before it, `folder/module:callable`.
+        name: one of `DATASETS`; or the path of a `.npz` file, see `npz`; or `package.module:object`, a function that
+            returns a `Dataset`, or a `Federation` if it knows the clients too. The folder of the module may stand
+            before it: `folder/package.module:object`.
         folder: where to look for the files first; otherwise in the one that the environment variable FEDFV_DATA names.
         options: for the callable.
 
@@ -45,13 +46,11 @@ def load(name: str, folder: Path | str | None = None, **options: Any) -> Dataset
     if ":" in name and not name.endswith(".npz"):
         return _call(name, options)
     if options:
-        raise ValueError(f"options are for `module:callable`, but '{name}' got {', '.join(options)}.")
+        raise ValueError(f"options are for `package.module:object`, but '{name}' got {', '.join(options)}.")
     if name.endswith(".npz"):
         return npz(name)
     if name not in DATASETS:
-        raise ValueError(
-            f"unknown dataset '{name}'; known: {', '.join(DATASETS)}, paths that end in .npz, and module:callable."
-        )
+        raise ConfigError.unknown("dataset", name, [*DATASETS, "paths that end in .npz", "package.module:object"])
     return DATASETS[name](folder)
 
 
@@ -82,16 +81,11 @@ def _files(name: str) -> Files:
 
 
 def _call(name: str, options: dict[str, Any]) -> Dataset | Federation:
-    try:
-        function = import_object(name)
-    except ValueError as error:
-        raise DataError(f"'{name}' must be module:callable and importable, but: {error}.") from error
-    if not callable(function):
-        raise DataError(f"'{name}' must be something to call, got {type(function).__name__}.")
+    function = lookup(name, {}, "dataset")
     try:
         result = function(**options)
     except Exception as error:
-        raise DataError(f"'{name}' must return a Dataset or a Federation, but: {told(error)}.") from error
+        raise DataError(f"dataset {name!r} must return a Dataset or a Federation, but: {told(error)}.") from error
     if not isinstance(result, Dataset | Federation):
-        raise DataError(f"'{name}' must return a Dataset or a Federation, got {type(result).__name__}.")
+        raise DataError(f"dataset {name!r} must return a Dataset or a Federation, got {type(result).__name__}.")
     return result

@@ -1,8 +1,8 @@
 """What is run, and what is kept of it."""
 
+from fedfv.errors import ConfigError, DivergedError, RunError
 from fedfv.experiments._build import build_federation
 from fedfv.experiments._bundled import bundled
-from fedfv.experiments._errors import ConfigError, DivergedError, RunError
 from fedfv.experiments._lock import held
 from fedfv.experiments._many import ManyProgress, run_many
 from fedfv.experiments._run import Progress, run

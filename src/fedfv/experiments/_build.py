@@ -14,8 +14,9 @@ from fedfv import data, sampling
 from fedfv.aggregators import AFL, QFedAvg
 from fedfv.core import Clients
 from fedfv.data import Dataset, Federation, Index
+from fedfv.errors import ConfigError
 from fedfv.experiments import _spec as spec
-from fedfv.experiments._errors import ConfigError, blaming, naming
+from fedfv.experiments._errors import blaming, naming
 from fedfv.experiments._spec import PARTITIONS, Experiment
 from fedfv.experiments._trial import check_batches, check_fit, takes_stacks
 from fedfv.models import build_model

@@ -1,38 +1,19 @@
 """One sentence for whatever is wrong with an experiment."""
 
 import dataclasses
-import difflib
 import functools
 import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from fedfv.errors import ConfigError
+
 T = TypeVar("T")
-
-
-class ConfigError(ValueError):
-    """An experiment that cannot be run as it is written."""
-
-    @classmethod
-    def unknown(cls, what: str, came: str, known: Iterable[str]) -> Self:
-        """With the nearest known name, if one is near."""
-        known = list(known)
-        near = difflib.get_close_matches(came, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
-        return cls(f"unknown {what} {came!r}{hint} known: {', '.join(known)}.")
-
-
-class RunError(RuntimeError):
-    """A run that cannot go on, for a reason that lies outside of its settings; what it has written is kept."""
-
-
-class DivergedError(RunError):
-    """A run whose numbers are no longer finite."""
 
 
 @contextmanager

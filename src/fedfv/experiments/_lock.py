@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from fedfv.experiments._errors import RunError
+from fedfv.errors import RunError
 
 _PATIENCE = 2.0  # seconds for a process that has the lock to write its id, which it does next
 

@@ -15,8 +15,8 @@ import torch
 
 from fedfv._openmp import children_wait_passively
 from fedfv.data import Dataset, Federation
+from fedfv.errors import DivergedError, RunError
 from fedfv.experiments._build import load_data
-from fedfv.experiments._errors import DivergedError, RunError
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import Experiment
 from fedfv.experiments._store import RunDirectory

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from fedfv.core import Clients, NotFiniteError, Replies, ServerState, from_tensors, start, to_tensors
 from fedfv.data import Dataset, Federation
+from fedfv.errors import ConfigError, DivergedError
 from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler, device_of, wants_mean
-from fedfv.experiments._errors import ConfigError, DivergedError
 from fedfv.experiments._spec import Experiment
 from fedfv.experiments._store import RunDirectory, layer
 from fedfv.lens import Lens, Watched

@@ -11,7 +11,8 @@ from pydantic import ConfigDict, Field, InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from fedfv.aggregators import AGGREGATORS
-from fedfv.experiments._errors import ConfigError, build, checked_init
+from fedfv.errors import ConfigError
+from fedfv.experiments._errors import build, checked_init
 from fedfv.training import LocalSGD
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ Shares = Annotated[tuple[float, float, float], Field(strict=False)]
 
 @specification
 class Data:
-    """Which examples: a known name, a `.npz` file, or the `import.path:callable` of a function that gives a Dataset."""
+    """Which examples: a known name, a `.npz` file, or `package.module:object`, a function that gives a Dataset."""
 
     name: str = "fashion-tops"
     rows: Literal["all", "train"] = "all"  # the official test images too, or not
@@ -119,7 +120,7 @@ PARTITIONS: dict[str, Any] = {
 
 @specification
 class Model:
-    """Which network: a known name, or the `import.path:callable` of a function of input shape, classes and options."""
+    """Which network: a known name, or `package.module:object`, a function of input shape, classes and options."""
 
     name: str = "mlp"
     loss: Literal["cross-entropy", "softmax-cross-entropy"] = "cross-entropy"

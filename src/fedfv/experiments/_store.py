@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from fedfv.experiments._errors import ConfigError, RunError
+from fedfv.errors import ConfigError, RunError
 from fedfv.experiments._lock import held
 from fedfv.experiments._spec import SIMULATED, Experiment
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fedfv.experiments._errors import ConfigError, build
+from fedfv.errors import ConfigError
+from fedfv.experiments._errors import build
 from fedfv.experiments._spec import Experiment, changed, specification
 
 _FOLDER = files("fedfv.experiments") / "paper"

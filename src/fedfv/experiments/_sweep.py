@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfv.experiments._errors import ConfigError
+from fedfv.errors import ConfigError
 from fedfv.experiments._spec import Experiment
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfv.data import Federation, Index
-from fedfv.experiments._errors import ConfigError
+from fedfv.errors import ConfigError
 from fedfv.experiments._spec import Experiment
 from fedfv.importing import told
 from fedfv.models import flatten, flatten_buffers
