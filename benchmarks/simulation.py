@@ -22,9 +22,9 @@ import torch
 from torch import nn
 
 from fedfv import FedFV, start, step
-from fedfv.core import NO_BUFFERS
+from fedfv.core import NO_BUFFERS, explained_step
 from fedfv.data import Federation, Index
-from fedfv.lens import Watched
+from fedfv.lens import look
 from fedfv.models import build_model, flatten
 from fedfv.sampling import Uniform
 from fedfv.simulation import simulate
@@ -71,11 +71,15 @@ def cifar_round() -> None:
     chosen = sample(server.round)
     replies = clients(server.round, chosen, server.params, NO_BUFFERS)
     A = torch.randn(2000, 2000)
-    watched = Watched(rule, lambda round: True)
+
+    def step_and_look() -> str:
+        _, direction, explanation = explained_step(rule, replies, server)
+        return json.dumps(look(replies, direction, explanation).to_record())
+
     whole, aggregation, looked_at, product = median_seconds(
         lambda: step(rule, clients(server.round, chosen, server.params, NO_BUFFERS), server),
         lambda: step(rule, replies, server),
-        lambda: (step(watched, replies, server), json.dumps(watched.seen.to_record() if watched.seen else None)),
+        step_and_look,
         lambda: A @ A,
         repetitions=15,
     )
@@ -137,7 +141,7 @@ def many_clients() -> None:
         FedFV(0.1, 10),
         Uniform(10_000, 100, 0),
     )
-    for server, _ in simulate(clients, rule, sample, start(rule, 10_000, flatten(model)), 100):
+    for server, *_ in simulate(clients, rule, sample, start(rule, 10_000, flatten(model)), 100):
         if server.round % 10 == 0:
             evaluate(federation, model, server.params, NO_BUFFERS)
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]

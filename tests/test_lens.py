@@ -6,36 +6,30 @@ import numpy as np
 import pytest
 import torch
 
-from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, start, step
-from fedfv.lens import Lens, Watched, look
+from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, start
+from fedfv.core import ServerState, explained_step
+from fedfv.lens import Lens, look
 from tests.helpers import make_replies, random_rounds
 
-RULES = [FedAvg(), AFL(0.1), QFedAvg(q=1.0, lr=0.1), FedFa(), FedMGDA(), FedFV(alpha=0.3, tau=3)]
+RULES = [FedAvg(), AFL(0.1), QFedAvg(lr=0.1), FedFa(eta=0.1), FedMGDA(eta=0.1), FedFV(alpha=0.3, tau=3)]
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
+def look_at(rule: Any, replies: Any, server: ServerState[Any]) -> tuple[ServerState[Any], Lens]:
+    after, direction, explanation = explained_step(rule, replies, server)
+    return after, look(replies, direction, explanation)
+
+
 def watched_rounds(rule: Any, **options: Any) -> list[tuple[Any, torch.Tensor, Lens]]:
-    watched = Watched(rule, lambda round: True)
     server, found = start(rule, 12, torch.zeros(30, dtype=torch.double)), []
     for replies in random_rounds(num_clients=12, m=6, d=30, rounds=8, **options):
-        after = step(watched, replies, server)
-        assert watched.seen is not None
-        found.append((replies, server.params - after.params, watched.seen))
+        after, seen = look_at(rule, replies, server)
+        found.append((replies, server.params - after.params, seen))
         server = after
     return found
-
-
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_a_rule_that_is_watched_does_the_same(rule: Any) -> None:
-    watched = Watched(rule, lambda round: round % 2 == 0)
-    alone = beside = start(rule, 12, torch.zeros(30, dtype=torch.double))
-    for replies in random_rounds(num_clients=12, m=6, d=30, rounds=6):
-        alone, beside = step(rule, replies, alone), step(watched, replies, beside)
-        assert torch.equal(alone.params, beside.params)
-        assert (watched.seen is not None) == (replies.round % 2 == 0)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
@@ -61,35 +55,30 @@ def test_what_is_projected_is_what_an_update_lost() -> None:
     # Each meets the other once: of the first half its square remains, of the second all but the part along the first.
     np.testing.assert_allclose(seen.projected, [2**-0.5, 2**-0.5])
     assert seen.kept.tolist() == []
-    kept = Watched(FedFV(alpha=0.5, tau=0), lambda round: True)
-    kept(make_replies(opposed), FedFV().init(2, 2))
-    assert kept.seen is not None
-    assert kept.seen.kept.tolist() == [0]  # which has the larger loss
-    np.testing.assert_allclose(kept.seen.projected, [0, 2**-0.5])
+    rule = FedFV(alpha=0.5, tau=0)
+    _, seen = look_at(rule, make_replies(opposed), start(rule, 2, opposed[0]))
+    assert seen.kept.tolist() == [0]  # which has the larger loss
+    np.testing.assert_allclose(seen.projected, [0, 2**-0.5])
 
 
 def test_external_conflicts_name_the_absent_clients_and_what_was_removed_for_them() -> None:
     rule = FedFV(alpha=0.0, tau=1)
-    watched = Watched(rule, lambda round: True)
     server = start(rule, 3, torch.zeros(2, dtype=torch.double))
     first = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.double)
     second = torch.tensor([[-3.0, 4.0]], dtype=torch.double)
-    server = step(watched, make_replies(first, clients=torch.tensor([0, 2])), server)
-    assert watched.seen is not None
-    assert watched.seen.external == []
-    step(watched, make_replies(second, round=1, clients=torch.tensor([1])), server)
-    (conflict,) = watched.seen.external
+    server, seen = look_at(rule, make_replies(first, clients=torch.tensor([0, 2])), server)
+    assert seen.external == ()
+    _, seen = look_at(rule, make_replies(second, round=1, clients=torch.tensor([1])), server)
+    (conflict,) = seen.external
     assert (conflict.round, conflict.clients.tolist()) == (0, [0])
     assert conflict.share == pytest.approx(0.6)
-    assert watched.seen.to_record()["external"] == [[0, [0], 0.6]]
+    assert seen.to_record()["external"] == [[0, [0], 0.6]]
 
 
 def test_a_round_of_zeros_has_no_conflicts_and_no_nan() -> None:
     for rule in RULES:
-        watched = Watched(rule, lambda round: True)
-        step(watched, make_replies(torch.zeros(3, 4)), start(rule, 3, torch.zeros(4)))
-        assert watched.seen is not None
-        for value in watched.seen:
+        _, seen = look_at(rule, make_replies(torch.zeros(3, 4)), start(rule, 3, torch.zeros(4)))
+        for value in seen:
             if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
                 assert not value.any(), rule
 

@@ -1,19 +1,15 @@
 """The conflict lens: which clients' updates conflict in a round, what a rule does about it, and who pays."""
 
-from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.aggregators import Explanation, ExternalConflict, FedFV
-from fedfv.core import Aggregator, Replies
+from fedfv.core import Explanation, ExternalConflict, Replies
 
-__all__ = ["Lens", "Watched", "look"]
-
-State = TypeVar("State", bound=tuple)  # type: ignore[type-arg]
+__all__ = ["Lens", "look"]
 
 _SHOWN = 64  # clients in the matrix of cosines; more are no picture that can be read
 _DIGITS = 4
@@ -30,9 +26,9 @@ class Lens(NamedTuple):
     after: Float[Tensor, " m"]  # ... with the direction that the rule took instead
     direction: float  # the length of that
     turned: float  # cosine of the direction with the plain mean
-    projected: Float[Tensor, " m"] | None  # what FedFV's projections changed of each update, as a share of its length
-    kept: Int[Tensor, " k"]  # clients that FedFV did not project
-    external: list[ExternalConflict]  # with clients that were absent
+    projected: Float[Tensor, " m"] | None  # how far the rule moved each update, as a share of its length, if it says
+    kept: Int[Tensor, " k"]  # the clients whose updates the rule did not change
+    external: tuple[ExternalConflict, ...]  # with clients that were absent
 
     def to_record(self) -> dict[str, Any]:
         """As plain numbers of a few digits; of the symmetric matrix what is above the diagonal, row by row."""
@@ -56,59 +52,27 @@ class Lens(NamedTuple):
         return record
 
 
-class Watched(Generic[State]):
-    """A rule that also shows what it does: `seen` is of the last round that it was in, or None if that was not due.
+def look(replies: Replies, direction: Float[Tensor, " d"], explanation: Explanation | None = None) -> Lens:
+    """What a direction means for those who replied, and what the rule did to their updates if it says so.
 
-    Args:
-        rule: any.
-        due: whether a round, counted from 0, is to be looked at.
-    """
-
-    def __init__(self, rule: Aggregator[State], due: Callable[[int], bool]) -> None:
-        self.rule, self.due = rule, due
-        self.seen: Lens | None = None
-
-    def init(self, num_clients: int, dim: int) -> State:
-        return self.rule.init(num_clients, dim)
-
-    def __call__(self, replies: Replies, state: State) -> tuple[Float[Tensor, " d"], State]:
-        due, why = self.due(replies.round), None
-        if due and isinstance(self.rule, FedFV):
-            direction, state, why = self.rule.explain(replies, state)
-        else:
-            direction, state = self.rule(replies, state)
-        self.seen = look(replies, direction, why) if due else None
-        return direction, state
-
-
-def look(replies: Replies, direction: Float[Tensor, " d"], why: Explanation | None = None) -> Lens:
-    """What a direction means for those who replied, and why it is so if it is FedFV's.
-
-    >>> from fedfv import FedAvg
     >>> replies = Replies(
     ...     round=0,
     ...     clients=torch.tensor([5, 7]),
     ...     updates=torch.tensor([[9.0, 4.0], [-3.0, 4.0]]),
     ...     losses=torch.tensor([0.7, 0.3]),
     ...     sizes=torch.tensor([10, 10]),
-    ...     accuracies=torch.tensor([0.5, 0.9]),
     ... )
     >>> look(replies, torch.tensor([1.0, 0.0])).after
     tensor([ 0.9138, -0.6000], dtype=torch.float64)
     """
-    updates = replies.updates
-    gramian = linalg.gramian(updates) if why is None else why.gramian
+    said = explanation or Explanation()
+    gramian = linalg.gramian(replies.updates) if said.gramian is None else said.gramian
     lengths = gramian.diagonal().sqrt()
-    along = linalg.products(updates, direction)
+    along = linalg.products(replies.updates, direction)
     length = linalg.length(direction)
     with_mean = gramian.mean(dim=1)
     mean = with_mean.mean().clamp(min=0).sqrt()
     shown = _spread_over(replies.losses)
-    projected, kept = None, replies.clients[:0]
-    if why is not None:
-        change = why.coefficients - torch.eye(len(gramian), dtype=gramian.dtype)
-        squares = torch.einsum("ij,jk,ik->i", change, gramian, change)
-        projected, kept = _ratio(squares.clamp(min=0).sqrt(), lengths), replies.clients[why.kept]
     return Lens(
         clients=replies.clients,
         lengths=lengths,
@@ -118,10 +82,16 @@ def look(replies: Replies, direction: Float[Tensor, " d"], why: Explanation | No
         after=_ratio(along, lengths * length),
         direction=length,
         turned=float(_ratio(along.mean(), length * mean)),
-        projected=projected,
-        kept=kept,
-        external=[] if why is None else why.external,
+        projected=None if said.coefficients is None else _ratio(_moved(said.coefficients, gramian), lengths),
+        kept=replies.clients[:0] if said.kept is None else replies.clients[said.kept],
+        external=said.external,
     )
+
+
+def _moved(coefficients: Float[Tensor, "m m"], gramian: Float[Tensor, "m m"]) -> Float[Tensor, " m"]:
+    """How far each update is from the combination of all updates that took its place."""
+    change = coefficients - torch.eye(len(gramian), dtype=gramian.dtype)
+    return torch.einsum("ij,jk,ik->i", change, gramian, change).clamp(min=0).sqrt()
 
 
 def _spread_over(losses: Float[Tensor, " m"]) -> Int[Tensor, " s"]:

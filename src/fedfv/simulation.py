@@ -1,23 +1,23 @@
 """The round loop."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from fedfv.core import Aggregator, Clients, Replies, ServerState, skip, step
+from fedfv.core import Aggregator, Clients, Explanation, Replies, ServerState, State, explained_step, skip
 
 __all__ = ["Round", "simulate"]
 
-State = TypeVar("State", bound=tuple)  # type: ignore[type-arg]
 
+class Round(NamedTuple, Generic[State]):
+    """The server after a round, and how it got there; None where nobody replied or the rule does not say."""
 
-class Round(NamedTuple):
-    """The server after a round, and what it was told; None if nobody replied."""
-
-    server: ServerState  # type: ignore[type-arg]
+    server: ServerState[State]
     replies: Replies | None
+    direction: Float[Tensor, " d"] | None
+    explanation: Explanation | None
 
 
 def simulate(
@@ -26,7 +26,7 @@ def simulate(
     sample: Callable[[int], Int[Tensor, " m"]],
     server: ServerState[State],
     rounds: int,
-) -> Iterator[Round]:
+) -> Iterator[Round[State]]:
     """Each round up to `rounds`, from where the server is: who is asked, what they reply, what becomes of the model.
 
     Evaluating, recording, saving and stopping are lines in the `for` loop that consumes it. `sample` gives the clients
@@ -34,6 +34,10 @@ def simulate(
     """
     while server.round < rounds:
         chosen = sample(server.round)
-        replies = clients(server.round, chosen, server.params, server.buffers) if len(chosen) else None
-        server = step(aggregator, replies, server) if replies is not None else skip(server)
-        yield Round(server, replies)
+        if len(chosen) == 0:
+            server = skip(server)
+            yield Round(server, None, None, None)
+            continue
+        replies = clients(server.round, chosen, server.params, server.buffers)
+        server, direction, explanation = explained_step(aggregator, replies, server)
+        yield Round(server, replies, direction, explanation)

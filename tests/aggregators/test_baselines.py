@@ -28,33 +28,33 @@ def test_qfedavg_worked_by_hand() -> None:
 
 
 def test_qfedavg_with_q_zero_is_the_uniform_average() -> None:
-    torch.testing.assert_close(run(QFedAvg(q=0), 9, rounds_of()).params, run(UNIFORM, 9, rounds_of()).params)
+    torch.testing.assert_close(run(QFedAvg(q=0, lr=0.1), 9, rounds_of()).params, run(UNIFORM, 9, rounds_of()).params)
 
 
 def test_qfedavg_can_take_the_loss_after_training_for_the_papers_tables() -> None:
     updates = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
     before, after = torch.tensor([2.0, 1.0]), torch.tensor([0.5, 0.9])
-    direction, _ = QFedAvg(q=2, loss="after")(
+    direction, _ = QFedAvg(q=2, lr=0.1, loss="after")(
         make_replies(updates, losses=before, trained_losses=after), QFedAvg().init(2, 2)
     )
-    expected, _ = QFedAvg(q=2)(make_replies(updates, losses=after), QFedAvg().init(2, 2))
+    expected, _ = QFedAvg(q=2, lr=0.1)(make_replies(updates, losses=after), QFedAvg().init(2, 2))
     assert torch.equal(direction, expected)
 
 
 def test_qfedavg_with_a_large_q_does_not_overflow() -> None:
     replies = make_replies(torch.ones(2, 3), losses=torch.tensor([1e20, 1e-20], dtype=torch.double))
-    direction, _ = QFedAvg(q=15)(replies, QFedAvg().init(2, 3))
+    direction, _ = QFedAvg(q=15, lr=0.1)(replies, QFedAvg().init(2, 3))
     assert direction.isfinite().all()
     assert direction.any()
 
 
 def test_qfedavg_says_which_losses_it_lacks() -> None:
     replies = make_replies(torch.ones(2, 3), trained_losses=None)
-    with pytest.raises(ValueError, match=r"^`trained_losses` must be given for QFedAvg\(loss='after'\), got None\.$"):
-        QFedAvg(loss="after")(replies, QFedAvg().init(2, 3))
+    with pytest.raises(ValueError, match=r"^`trained_losses` must be in the replies, since QFedAvg needs it"):
+        QFedAvg(lr=0.1, loss="after")(replies, QFedAvg().init(2, 3))
     replies = make_replies(torch.ones(2, 3), clients=torch.tensor([4, 7]), losses=torch.tensor([1.0, -1.0]))
     with pytest.raises(ValueError, match=r"^`losses` must not be negative for QFedAvg, but those of clients \[7\]"):
-        QFedAvg()(replies, QFedAvg().init(9, 3))
+        QFedAvg(lr=0.1)(replies, QFedAvg().init(9, 3))
 
 
 def test_afl_worked_by_hand() -> None:

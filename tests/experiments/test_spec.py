@@ -110,7 +110,7 @@ def test_an_experiment_comes_back_from_toml_as_it_was(rule: Any, partition: Any,
 def test_an_experiment_in_python_is_checked_like_one_in_toml() -> None:
     with pytest.raises(ValueError, match="rounds"):
         Experiment(rounds=0, partition=IID(num_clients=3), sampling=Everyone(), aggregator=FedAvg())
-    with pytest.raises(ValueError, match="`aggregator` must be one of FedAvg, "):
+    with pytest.raises(ValueError, match="`aggregator` must be a rule, a dataclass with `init` and a call, got "):
         Experiment(rounds=1, partition=IID(num_clients=3), sampling=Everyone(), aggregator="fedavg")
     with pytest.raises(AttributeError):
         Experiment(rounds=1, partition=IID(num_clients=3), sampling=Everyone(), aggregator=FedFV()).rounds = 3  # type: ignore[misc]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedfv.core import NO_BUFFERS, Replies
+from fedfv.core import ACCURACY, NO_BUFFERS, TRAINED_LOSS, Measure, Replies
 from fedfv.data import Federation, Index
 from fedfv.models import build_model, flatten, flatten_buffers
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, evaluate
@@ -19,6 +19,12 @@ MODELS = {
     "mlp": {"name": "mlp", "hidden": [9, 7]},
     "paper-cnn": {"name": "paper-cnn"},
     "cnn": {"name": "cnn", "width": 8},
+}
+MEASURES = {
+    "accuracies": ACCURACY,
+    "trained_losses": TRAINED_LOSS,
+    "squares": Measure(lambda seen: seen.losses**2),
+    "trained_largest": Measure(lambda seen: seen.outputs.amax(dim=1), after=True),
 }
 LOCALS = [
     LocalSGD(lr=0.1),
@@ -51,8 +57,12 @@ def make_model(federation: Federation, **options) -> nn.Module:
 
 
 def assert_equal(fast: Replies, plain: Replies) -> None:
-    for name in ("updates", "losses", "accuracies", "trained_losses"):
-        torch.testing.assert_close(getattr(fast, name), getattr(plain, name), rtol=1e-9, atol=1e-12, msg=name)
+    assert fast.all_measured().keys() == plain.all_measured().keys() == MEASURES.keys()
+    torch.testing.assert_close(fast.updates, plain.updates, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(fast.losses, plain.losses, rtol=1e-9, atol=1e-12)
+    for name in MEASURES:
+        measured = [replies.reported(name, to=None) for replies in (fast, plain)]
+        torch.testing.assert_close(*measured, rtol=1e-9, atol=1e-12, msg=name)
     assert torch.equal(fast.sizes, plain.sizes)
     assert torch.equal(fast.clients, plain.clients)
 
@@ -63,7 +73,7 @@ def assert_equal(fast: Replies, plain: Replies) -> None:
 def test_batched_clients_equal_looped_ones(model: str, local: LocalSGD, loss: str) -> None:
     federation = make_federation([6, 3, 11, 8, 1], shape=IMAGE)
     module = make_model(federation, **MODELS[model])
-    settings = {"federation": federation, "model": module, "local": local, "loss": loss, "trained_losses": True}
+    settings = {"federation": federation, "model": module, "local": local, "loss": loss, "measures": MEASURES}
     chosen = torch.tensor([3, 0, 4, 2])
     arguments = (7, chosen, flatten(module), NO_BUFFERS)
     assert_equal(BatchedClients(**settings)(*arguments), LoopClients(**settings)(*arguments))
@@ -75,7 +85,7 @@ def test_the_data_go_with_the_clients() -> None:
     def train() -> weakref.ref[Federation]:
         federation = make_federation([6, 3, 11])
         module = make_model(federation, name="mlp", hidden=[9])
-        clients = BatchedClients(federation, module, LocalSGD(lr=0.1, batch_size=4), trained_losses=True)
+        clients = BatchedClients(federation, module, LocalSGD(lr=0.1, batch_size=4), measures=MEASURES)
         clients(0, torch.arange(3), flatten(module), NO_BUFFERS)
         return weakref.ref(federation)
 
@@ -95,7 +105,7 @@ def test_a_client_that_is_too_large_to_be_stacked_equals_a_looped_one(
     monkeypatch.setattr("fedfv.training._batched._OWN_INPUTS", 1)
     federation = make_federation([6, 3, 11], shape=IMAGE, classes=classes)
     module = make_model(federation, name="softmax-regression")
-    settings = {"federation": federation, "model": module, "local": local, "trained_losses": True}
+    settings = {"federation": federation, "model": module, "local": local, "measures": MEASURES}
     arguments = (7, torch.arange(3), flatten(module), NO_BUFFERS)
     assert_equal(BatchedClients(**settings)(*arguments), LoopClients(**settings)(*arguments))
 
@@ -104,7 +114,7 @@ def test_a_client_that_is_too_large_to_be_stacked_equals_a_looped_one(
 def test_however_clients_are_grouped_the_result_is_the_same(local: LocalSGD, monkeypatch: pytest.MonkeyPatch) -> None:
     federation = make_federation([5, 9, 2, 7, 30, 4, 4])
     module = make_model(federation, name="mlp", hidden=[6])
-    clients = BatchedClients(federation, module, local, trained_losses=True)
+    clients = BatchedClients(federation, module, local, measures=MEASURES)
     results = []
     for own, stacked in itertools.product([1, 100, 10_000], [1, 250, 10**9]):
         monkeypatch.setattr("fedfv.training._batched._OWN_INPUTS", own)
@@ -119,9 +129,8 @@ def test_one_step_of_one_client_by_hand() -> None:
     federation = make_federation([4], shape=(3,), classes=2)
     module = make_model(federation, name="softmax-regression")
     inputs, targets = federation.examples("train", 0)
-    replies = BatchedClients(federation, module, LocalSGD(lr=0.5))(
-        0, torch.tensor([0]), torch.zeros(8).double(), NO_BUFFERS
-    )
+    clients = BatchedClients(federation, module, LocalSGD(lr=0.5), measures={"accuracies": ACCURACY})
+    replies = clients(0, torch.tensor([0]), torch.zeros(8).double())
     residual = 0.5 - nn.functional.one_hot(targets, 2).double()
     expected = torch.cat([(residual.mT @ inputs / 4).flatten(), residual.mean(dim=0)])
     torch.testing.assert_close(replies.updates[0], 0.5 * expected)

@@ -5,7 +5,7 @@ from typing import Any
 from fedfv.aggregators._afl import AFL
 from fedfv.aggregators._fedavg import FedAvg
 from fedfv.aggregators._fedfa import FedFa
-from fedfv.aggregators._fedfv import Explanation, ExternalConflict, FedFV
+from fedfv.aggregators._fedfv import FedFV
 from fedfv.aggregators._fedmgda import FedMGDA
 from fedfv.aggregators._history import History
 from fedfv.aggregators._qfedavg import QFedAvg
@@ -14,8 +14,6 @@ from fedfv.core import Aggregator
 __all__ = [
     "AFL",
     "AGGREGATORS",
-    "Explanation",
-    "ExternalConflict",
     "FedAvg",
     "FedFV",
     "FedFa",

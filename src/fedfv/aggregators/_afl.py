@@ -1,5 +1,5 @@
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -21,7 +21,7 @@ class AFL:
     """Agnostic federated learning (Mohri et al., ICML 2019): the best model for the worst mixture of clients.
 
     The direction is sum_k lambda_k g_k; then lambda goes up the losses by `eta_lambda` and back onto the simplex.
-    The answer of AFL is the mean of the iterates, which is `ServerState.mean`.
+    The answer of AFL is the mean of the iterates.
 
     It is meant for few clients that all reply in each round. Of clients that did not, neither update nor loss is known:
     the direction is then the average by lambda over those that replied, and only their weights are raised.
@@ -29,6 +29,8 @@ class AFL:
     >>> AFL(eta_lambda=0.01).init(num_clients=4, dim=10).weights
     tensor([0.2500, 0.2500, 0.2500, 0.2500], dtype=torch.float64)
     """
+
+    answer: ClassVar = "mean"
 
     eta_lambda: float = 0.1
 

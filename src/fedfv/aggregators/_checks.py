@@ -11,8 +11,12 @@ def check_choice(rule: object, field: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"`{field}` of {type(rule).__name__} must be one of {choices}, got {value!r}.")
 
 
-def check_number(rule: object, field: str, low: float, high: float = math.inf, *, open_low: bool = False) -> None:
+def check_number(
+    rule: object, field: str, low: float, high: float = math.inf, *, open_low: bool = False, optional: bool = False
+) -> None:
     value = getattr(rule, field)
+    if optional and value is None:
+        return
     if not _is_number(value) or not low <= value <= high or (open_low and value == low) or math.isinf(value):
         interval = f"{'(' if open_low else '['}{low:g}, {f'{high:g}]' if math.isfinite(high) else 'infinity)'}"
         raise ValueError(f"`{field}` of {type(rule).__name__} must be a number in {interval}, got {value!r}.")

@@ -1,5 +1,6 @@
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._checks import check_choice, check_number
-from fedfv.core import Replies
+from fedfv.core import ACCURACY, Measure, Replies, learning_rate
 
 _SMALLEST_SHARE = 1e-6  # keeps the logarithm of a client that has accuracy zero, or that is alone, finite
 
@@ -29,27 +30,34 @@ class FedFa:
     The clients' own momentum is a matter of local training.
 
     Args:
-        eta: how far the server goes along its momentum; the clients' learning rate in the paper's experiments.
+        eta: how far the server goes along its momentum; None for the clients' learning rate, as in the paper's
+            experiments.
         weighting: "information", by definition; "uniform" leaves these weights unused, as the code behind the tables of
             the FedFV paper did.
         momentum: "added", by definition; "subtracted" (D - eta m) is what those tables were computed with.
     """
 
+    learning_rate_field: ClassVar = "eta"
+
     alpha: float = 0.5
     beta: float = 0.5
     gamma: float = 0.5
-    eta: float = 0.1
+    eta: float | None = None
     weighting: Literal["information", "uniform"] = "information"
     momentum: Literal["added", "subtracted"] = "added"
 
     def __post_init__(self) -> None:
         for field in ("alpha", "beta", "gamma"):
             check_number(self, field, 0, 1)
-        check_number(self, "eta", 0)
+        check_number(self, "eta", 0, optional=True)
         if self.alpha + self.beta <= 0:
             raise ValueError(f"`alpha` and `beta` of FedFa must not both be 0, got {self.alpha} and {self.beta}.")
         check_choice(self, "weighting", ("information", "uniform"))
         check_choice(self, "momentum", ("added", "subtracted"))
+
+    @property
+    def needs(self) -> Mapping[str, Measure]:
+        return {"accuracies": ACCURACY} if self.weighting == "information" else {}
 
     def init(self, num_clients: int, dim: int) -> Participation:
         return Participation(torch.zeros(num_clients, dtype=torch.long), torch.zeros(()))
@@ -58,13 +66,13 @@ class FedFa:
         counts = state.counts.index_add(0, replies.clients, torch.ones_like(replies.clients, dtype=torch.long))
         average = linalg.combine(self._weights(replies, counts[replies.clients]), replies.updates)
         momentum = self.gamma * state.momentum + (1 - self.gamma) * average
-        eta = self.eta if self.momentum == "added" else -self.eta
-        return average.add(momentum, alpha=eta), Participation(counts, momentum)
+        sign = 1 if self.momentum == "added" else -1
+        return average.add(momentum, alpha=sign * learning_rate(self)), Participation(counts, momentum)
 
     def _weights(self, replies: Replies, counts: Int[Tensor, " m"]) -> Float[Tensor, " m"]:
         if self.weighting == "uniform":
             return _normalise(torch.ones_like(counts))
-        accuracy = _information(_normalise(replies.accuracies))
+        accuracy = _information(_normalise(replies.reported("accuracies", to=self)))
         frequency = _information(1 - _normalise(counts))
         return _normalise(self.alpha * _normalise(accuracy) + self.beta * _normalise(frequency))
 

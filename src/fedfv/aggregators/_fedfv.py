@@ -1,6 +1,6 @@
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -9,29 +9,12 @@ from torch import Tensor
 from fedfv import linalg
 from fedfv.aggregators._checks import check_choice, check_count, check_number
 from fedfv.aggregators._history import History
-from fedfv.core import Replies
+from fedfv.core import Explanation, ExternalConflict, Replies
 from fedfv.seeding import rng
 
 # What is left when terms of length 1 cancel: below these it is rounding, and no direction at all.
 _ROUNDING_OF_SUM = 1e-12  # of a sum in double precision
 _ROUNDING_OF_STEP = 16  # of a projection of the stored direction, in units of its type's precision
-
-
-class ExternalConflict(NamedTuple):
-    """What was removed from the direction for clients of one past round."""
-
-    round: int
-    clients: Int[Tensor, " k"]
-    share: float  # of the length that the direction had
-
-
-class Explanation(NamedTuple):
-    """What FedFV did to the updates of a round."""
-
-    gramian: Float[Tensor, "m m"]
-    kept: Bool[Tensor, " m"]
-    coefficients: Float[Tensor, "m m"]  # of each update after its projections, over the updates
-    external: list[ExternalConflict]
 
 
 @dataclass(frozen=True)
@@ -55,6 +38,8 @@ class FedFV:
     >>> FedFV(alpha=0.1, tau=10)
     FedFV(alpha=0.1, tau=10, order='loss', seed=0)
     """
+
+    always_shown: ClassVar = ("alpha", "tau")
 
     alpha: float = 0.1
     tau: int = 1
@@ -98,7 +83,7 @@ class FedFV:
         length = linalg.length(direction)
         factor = linalg.length_of_combination(equal, updates, gramian) / length if length > rounding else 0.0
         linalg.rescale(direction, factor)
-        return direction, state, Explanation(gramian, kept, coefficients, external)
+        return direction, state, Explanation(gramian, kept, coefficients, tuple(external))
 
     def _targets(self, replies: Replies, by_loss: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
         if self.order == "random":

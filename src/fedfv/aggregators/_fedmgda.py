@@ -1,11 +1,12 @@
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._checks import check_number
-from fedfv.core import Empty, Replies
+from fedfv.core import Empty, Replies, learning_rate
 
 
 @dataclass(frozen=True)
@@ -16,15 +17,18 @@ class FedMGDA:
     lambda_0, the weights by size; the direction is eta * sum_k lambda_k u_k. An update of zero stays zero.
 
     Args:
-        eta: the server's step; the clients' learning rate in the paper's experiments.
+        eta: the server's step; None for the clients' learning rate, as in the paper's experiments.
     """
 
+    title: ClassVar = "FedMGDA+"
+    learning_rate_field: ClassVar = "eta"
+
     epsilon: float = 0.1
-    eta: float = 0.1
+    eta: float | None = None
 
     def __post_init__(self) -> None:
         check_number(self, "epsilon", 0, 1)
-        check_number(self, "eta", 0, open_low=True)
+        check_number(self, "eta", 0, open_low=True, optional=True)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()
@@ -39,4 +43,4 @@ class FedMGDA:
             lower=(by_size - self.epsilon).clamp(min=0),
             upper=(by_size + self.epsilon).clamp(max=1),
         )
-        return linalg.combine(self.eta * weights * inverse, replies.updates), state
+        return linalg.combine(learning_rate(self) * weights * inverse, replies.updates), state

@@ -1,12 +1,13 @@
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._checks import check_choice, check_number
-from fedfv.core import Empty, Replies
+from fedfv.core import TRAINED_LOSS, Empty, Measure, Replies, learning_rate
 
 
 @dataclass(frozen=True)
@@ -16,19 +17,25 @@ class QFedAvg:
     With L = 1 / lr and D_k = L g_k the direction is sum_k F_k^q D_k / sum_k (q F_k^(q-1) |D_k|^2 + L F_k^q).
 
     Args:
-        lr: the clients' learning rate.
-        loss: "before" training, by definition; "after" is what the tables of the FedFV paper were computed with, and
-            needs `Replies.trained_losses`.
+        lr: the clients' learning rate; None for that of the experiment.
+        loss: "before" training, by definition; "after" is what the tables of the FedFV paper were computed with.
     """
 
+    title: ClassVar = "q-FedAvg"
+    learning_rate_field: ClassVar = "lr"
+
     q: float = 1.0
-    lr: float = 0.1
+    lr: float | None = None
     loss: Literal["before", "after"] = "before"
 
     def __post_init__(self) -> None:
         check_number(self, "q", 0)
-        check_number(self, "lr", 0, open_low=True)
+        check_number(self, "lr", 0, open_low=True, optional=True)
         check_choice(self, "loss", ("before", "after"))
+
+    @property
+    def needs(self) -> Mapping[str, Measure]:
+        return {"trained_losses": TRAINED_LOSS} if self.loss == "after" else {}
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()
@@ -38,14 +45,12 @@ class QFedAvg:
         # L cancels once, and dividing all losses by the largest changes nothing but keeps F^q from overflowing.
         weights = (losses / losses.max()) ** self.q
         squares = linalg.squared_lengths(replies.updates)
-        normaliser = (weights * (self.q / (losses * self.lr) * squares + 1)).sum()
+        normaliser = (weights * (self.q / (losses * learning_rate(self)) * squares + 1)).sum()
         return linalg.combine(weights / normaliser, replies.updates), state
 
     def _losses(self, replies: Replies) -> Float[Tensor, " m"]:
         name = "losses" if self.loss == "before" else "trained_losses"
-        losses: Tensor | None = getattr(replies, name)
-        if losses is None:
-            raise ValueError("`trained_losses` must be given for QFedAvg(loss='after'), got None.")
+        losses = replies.losses if self.loss == "before" else replies.reported(name, to=self)
         if (losses < 0).any():
             bad = replies.clients[losses < 0].tolist()
             raise ValueError(f"`{name}` must not be negative for QFedAvg, but those of clients {bad} are.")

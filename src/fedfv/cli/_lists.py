@@ -11,8 +11,9 @@ from rich.table import Table
 
 from fedfv import data, metrics
 from fedfv.aggregators import AGGREGATORS
+from fedfv.core import learning_rate_field
 from fedfv.data import Federation
-from fedfv.experiments import LEARNING_RATES, PARTITIONS, SAMPLINGS, bundled
+from fedfv.experiments import PARTITIONS, SAMPLINGS, bundled
 from fedfv.models import MODELS
 from fedfv.reports import class_counts
 
@@ -24,7 +25,7 @@ def listed(what: str) -> dict[str, str]:
     """What each name stands for, with its keys if it has any."""
     match what:
         case "aggregators":
-            return {name: _with_keys(cls, LEARNING_RATES.get(name)) for name, cls in AGGREGATORS.items()}
+            return {name: _with_keys(cls, learning_rate_field(cls)) for name, cls in AGGREGATORS.items()}
         case "partitions" | "samplings":
             kinds = PARTITIONS if what == "partitions" else SAMPLINGS
             return {name: _with_keys(cls) for name, cls in kinds.items()}

@@ -8,7 +8,6 @@ from fedfv.experiments._many import ManyProgress, run_many
 from fedfv.experiments._run import Progress, run
 from fedfv.experiments._spec import (
     IID,
-    LEARNING_RATES,
     PARTITIONS,
     SAMPLINGS,
     Availability,
@@ -33,7 +32,6 @@ from fedfv.experiments._sweep import Setting, folder_name, settings_of
 
 __all__ = [
     "IID",
-    "LEARNING_RATES",
     "PAPER",
     "PARTITIONS",
     "SAMPLINGS",

@@ -4,15 +4,15 @@ import dataclasses
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from fedfv import data, sampling
-from fedfv.aggregators import AFL, QFedAvg
-from fedfv.core import Clients
+from fedfv.core import Clients, ServerState, answer, needs
 from fedfv.data import Dataset, Federation, Index
 from fedfv.errors import ConfigError
 from fedfv.experiments import _spec as spec
@@ -79,14 +79,13 @@ def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
 
 def build_clients(experiment: Experiment, federation: Federation, model: nn.Module) -> Clients:
     """Who trains."""
-    rule = experiment.aggregator
     return (BatchedClients if takes_stacks(experiment, federation, model) else LoopClients)(
         federation=federation,
         model=model,
         local=experiment.training,
         loss=experiment.model.loss,
         seed=experiment.seed,
-        trained_losses=isinstance(rule, QFedAvg) and rule.loss == "after",
+        measures=needs(experiment.aggregator),
     )
 
 
@@ -124,6 +123,11 @@ def device_of(experiment: Experiment) -> torch.device:
     return torch.device("cuda" if experiment.device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def wants_mean(experiment: Experiment) -> bool:
-    """Whether the mean of all models so far is what is evaluated, not the last."""
-    return experiment.output == "mean" or (experiment.output == "auto" and isinstance(experiment.aggregator, AFL))
+def output_of(experiment: Experiment, server: ServerState[Any]) -> Float[Tensor, " d"]:
+    """The model that is evaluated."""
+    match experiment.output:
+        case "mean":
+            return server.mean
+        case "last":
+            return server.params
+    return answer(experiment.aggregator, server)

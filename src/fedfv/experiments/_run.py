@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from fedfv.core import Clients, NotFiniteError, Replies, ServerState, from_tensors, start, to_tensors
+from fedfv.core import Clients, NotFiniteError, ServerState, from_tensors, start, to_tensors
 from fedfv.data import Dataset, Federation
 from fedfv.errors import ConfigError, DivergedError
-from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler, device_of, wants_mean
+from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler, device_of, output_of
 from fedfv.experiments._spec import Experiment
 from fedfv.experiments._store import RunDirectory, layer
-from fedfv.lens import Lens, Watched
+from fedfv.lens import look
 from fedfv.models import flatten, flatten_buffers
-from fedfv.simulation import simulate
+from fedfv.simulation import Round, simulate
 from fedfv.training import Evaluation, evaluate, keep_freed_memory
 
 _SAVE_AFTER = 30.0  # seconds between checkpoints
@@ -80,11 +80,8 @@ def _run(
     def due(done: int, every: int) -> bool:
         return done % every == 0 or done == rounds
 
-    watched = Watched(rule, lambda round: due(round + 1, experiment.lens_every or experiment.evaluate_every))
-
-    def look(server: ServerState[Any]) -> dict[str, Any]:
-        params = server.mean if wants_mean(experiment) else server.params
-        judged = (federation, model, params, server.buffers, experiment.model.loss)
+    def evaluation(server: ServerState[Any]) -> dict[str, Any]:
+        judged = (federation, model, output_of(experiment, server), server.buffers, experiment.model.loss)
         return _seen(evaluate(*judged, part="test"), evaluate(*judged, part="validation"))
 
     fingerprint = _fingerprint(federation, model)
@@ -92,7 +89,7 @@ def _run(
         server = from_tensors(rule, tensors)
     else:
         server = start(rule, federation.num_clients, flatten(model), flatten_buffers(model))
-        place.append(_opening(federation, fingerprint, look(server)))
+        place.append(_opening(federation, fingerprint, evaluation(server)))
         place.save(to_tensors(server))
     accuracies: list[float | None] = next(
         record["accuracies"] for record in reversed(place.records()) if "accuracies" in record
@@ -101,9 +98,11 @@ def _run(
 
     done, saved = server, time.monotonic()
     try:
-        for server, replies in simulate(clients, watched, sample, done, rounds):
-            seen = look(server) if due(server.round, experiment.evaluate_every) else {}
-            record = _record(server.round, replies, watched.seen) | seen
+        for turn in simulate(clients, rule, sample, done, rounds):
+            server = turn.server
+            seen = evaluation(server) if due(server.round, experiment.evaluate_every) else {}
+            looked = due(server.round, experiment.lens_every or experiment.evaluate_every)
+            record = _record(turn, looked) | seen
             place.append(record)
             done = server
             accuracies = seen.get("accuracies", accuracies)
@@ -144,18 +143,15 @@ def _opening(federation: Federation, fingerprint: dict[str, Any], seen: dict[str
     return {"round": 0, "names": federation.names, "sizes": sizes, "fingerprint": fingerprint, **seen}
 
 
-def _record(round: int, replies: Replies | None, lens: Lens | None) -> dict[str, Any]:
-    """What a round showed of the clients that replied, and of their conflicts."""
-    record: dict[str, Any] = {"round": round, "replied": []}
-    if replies is not None:
-        record |= {
-            "replied": replies.clients.tolist(),
-            "train_losses": replies.losses.tolist(),
-            "train_accuracies": replies.accuracies.tolist(),
-        }
-        if lens is not None:
-            record["lens"] = lens.to_record()
-    return record
+def _record(turn: Round[Any], with_lens: bool) -> dict[str, Any]:
+    """The reports of the clients that replied in a round, and their conflicts."""
+    server, replies, direction, explanation = turn
+    if replies is None or direction is None:
+        return {"round": server.round, "replied": []}
+    record = {"round": server.round, "replied": replies.clients.tolist(), "train_losses": replies.losses.tolist()}
+    if measured := replies.all_measured():
+        record["measured"] = {name: values.tolist() for name, values in measured.items()}
+    return record | ({"lens": look(replies, direction, explanation).to_record()} if with_lens else {})
 
 
 def _seen(test: Evaluation, validation: Evaluation) -> dict[str, Any]:

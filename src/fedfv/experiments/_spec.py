@@ -11,8 +11,10 @@ from pydantic import ConfigDict, Field, InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from fedfv.aggregators import AGGREGATORS
+from fedfv.core import with_learning_rate
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
+from fedfv.importing import lookup, name_of
 from fedfv.training import LocalSGD
 
 T = TypeVar("T")
@@ -159,8 +161,6 @@ class Availability:
     dropout: Share = 0.0
 
 
-LEARNING_RATES = {"qfedavg": "lr", "fedfa": "eta", "fedmgda": "eta"}  # what each rule calls that of the clients
-
 SIMULATED = ("auto", "loop", "batched", None)  # the engines of an experiment, and none if it does not say
 
 SAMPLINGS: dict[str, Any] = {"uniform": Uniform, "by-size": BySize, "everyone": Everyone, "availability": Availability}
@@ -170,12 +170,13 @@ SAMPLINGS: dict[str, Any] = {"uniform": Uniform, "by-size": BySize, "everyone": 
 class Experiment:
     """Everything that decides what a run gives: two runs of equal experiments are equal bit for bit.
 
+    A rule that uses the clients' learning rate, and has no other value for it, gets that of `training`.
+
     Args:
         rounds: how many updates of the model.
         evaluate_every: rounds between evaluations; there is one before the first round and one after the last as well.
         lens_every: rounds between looks at which updates conflict; without it there is one with each evaluation.
-        output: the model that is evaluated: the last one, or the mean of all so far; "auto" is the mean for AFL, whose
-            answer that is, and the last for all others.
+        output: the model that is evaluated: the last one, or the mean of all so far; "auto" for the rule's own answer.
         engine: how clients are simulated; "auto" takes the fastest that can do it.
         seeding: "paper" draws each client's split and the initial model as the paper's Table 3 did.
 
@@ -204,16 +205,15 @@ class Experiment:
     aggregator: Any
 
     def __post_init__(self) -> None:
-        if type(self.aggregator) not in AGGREGATORS.values():
-            known = ", ".join(cls.__name__ for cls in AGGREGATORS.values())
-            raise ConfigError(f"`aggregator` must be one of {known}, got {self.aggregator!r}.")
+        rule = self.aggregator
+        if isinstance(rule, type) or not (dataclasses.is_dataclass(rule) and callable(rule) and hasattr(rule, "init")):
+            raise ConfigError(f"`aggregator` must be a rule, a dataclass with `init` and a call, got {rule!r}.")
+        name_of(type(rule), AGGREGATORS, "aggregator")
+        object.__setattr__(self, "aggregator", with_learning_rate(rule, self.training.lr))
 
     @classmethod
     def from_dict(cls, table: dict[str, Any]) -> "Experiment":
-        """From tables as they stand in TOML; raises `ConfigError` with one sentence about what is wrong.
-
-        Where a rule needs the clients' learning rate and its table does not say another, it gets theirs.
-        """
+        """From tables as they stand in TOML; raises `ConfigError` with one sentence about what is wrong."""
         known = [each.name for each in dataclasses.fields(cls)]
         for key in table:
             if key == "grid":
@@ -228,7 +228,6 @@ class Experiment:
             "sampling": lambda part: _build_kind(SAMPLINGS, part, "sampling", "kind"),
             "aggregator": build_rule,
         }
-        table = _with_learning_rate(table)
         fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
         return cls(**fields)
 
@@ -243,10 +242,11 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """As tables, with every default spelled out; what is None is left out."""
         tables = dataclasses.asdict(self)
+        rule = name_of(type(self.aggregator), AGGREGATORS, "aggregator")
+        tables["aggregator"] = {"name": rule, **tables["aggregator"]}
         for key, kinds, mark in [
             ("partition", PARTITIONS, "kind"),
             ("sampling", SAMPLINGS, "kind"),
-            ("aggregator", AGGREGATORS, "name"),
         ]:
             (name,) = [name for name, cls in kinds.items() if cls is type(getattr(self, key))]
             tables[key] = {mark: name, **tables[key]}
@@ -258,17 +258,17 @@ class Experiment:
         return tomli_w.dumps(self.to_dict())
 
 
-def build_rule(table: dict[str, Any]) -> Any:
-    """The rule that a table `aggregator` names."""
-    return _build_kind(AGGREGATORS, table, "aggregator", "name")
-
-
-def _with_learning_rate(table: dict[str, Any]) -> dict[str, Any]:
-    """The table with the clients' learning rate in that of the rule, if it belongs there and nothing does yet."""
-    match table:
-        case {"training": {"lr": lr}, "aggregator": {"name": str(name), **others}} if name in LEARNING_RATES:
-            return {**table, "aggregator": {LEARNING_RATES[name]: lr, "name": name, **others}}
-    return table
+def build_rule(table: Any) -> Any:
+    """The rule that a table `aggregator` names: one of `AGGREGATORS`, or `package.module:object`."""
+    if not isinstance(table, dict):
+        raise ConfigError(f"`aggregator` must be a table, got {table!r}.")
+    if "name" not in table:
+        raise ConfigError(f"`aggregator.name` is missing; known: {', '.join(AGGREGATORS)}, package.module:object.")
+    name = str(table["name"])
+    rule = lookup(name, AGGREGATORS, "aggregator name")
+    if not dataclasses.is_dataclass(rule):
+        raise ConfigError(f"aggregator {name!r} must be a dataclass, whose fields are its hyper-parameters.")
+    return build(rule, {key: value for key, value in table.items() if key != "name"}, "aggregator")  # type: ignore[arg-type]
 
 
 def _build_kind(kinds: dict[str, Any], table: Any, where: str, mark: str) -> Any:

@@ -1,15 +1,16 @@
 """A Flower client that trains as the simulated ones do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
-from fedfv.core import Buffers, Replies
+from fedfv.core import ACCURACY, TRAINED_LOSS, Buffers, Measure, Replies
 from fedfv.data import Federation, Index
-from fedfv.flower._contract import ACCURACY, ARRAYS, CONFIG, LOSS, METRICS, ROUND, SIZE, TRAINED_LOSS, identify
+from fedfv.flower._contract import ARRAYS, CONFIG, LOSS, METRICS, NEEDS, ROUND, SIZE, identify, key_of
 from fedfv.models import flatten, flatten_buffers, load_buffers, unflatten
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, can_be_batched, evaluate
 
@@ -23,9 +24,12 @@ def fair_client(
     *,
     loss: str = "cross-entropy",
     seed: int = 0,
+    measures: Mapping[str, Measure] = MappingProxyType({}),
     key: str = "partition-id",
 ) -> ClientApp:
     """An app whose clients do what the contract asks for: look at the received model first, then train, then reply.
+
+    They measure what the server's rule asks for: accuracies, losses after training, and what `measures` says.
 
     Args:
         model: makes the network; its parameters are replaced by those received.
@@ -33,9 +37,11 @@ def fair_client(
         local: how it trains.
         loss: the name of a loss in `fedfv.models.LOSSES`.
         seed: of the order of the examples; the same as a simulated client's with this seed.
+        measures: the `needs` of a rule of one's own.
         key: of the node's configuration, under which its id stands.
     """
     app = identify(ClientApp(), key)
+    known = {"accuracies": ACCURACY, "trained_losses": TRAINED_LOSS, **measures}
 
     def received(message: Message, context: Context) -> tuple[int, nn.Module, Federation]:
         module = model()
@@ -47,18 +53,15 @@ def fair_client(
     def train(message: Message, context: Context) -> Message:
         client, module, federation = received(message, context)
         clients = BatchedClients if can_be_batched(module) else LoopClients
-        round = int(message.content.config_records[CONFIG][ROUND])  # type: ignore[arg-type]
-        train_all = clients(federation, module, local, loss, seed, trained_losses=True)
+        config = message.content.config_records[CONFIG]
+        round, needed = int(config[ROUND]), str(config[NEEDS]).split()  # type: ignore[arg-type]
+        if unknown := [name for name in needed if name not in known]:
+            raise ValueError(f"`measures` must have `{unknown[0]}`, which the server's rule needs, got {list(known)}.")
+        train_all = clients(federation, module, local, loss, seed, {name: known[name] for name in needed})
         replies = train_all(round, torch.tensor([client]), flatten(module), flatten_buffers(module))
         _load(module, replies)
-        metrics = MetricRecord(
-            {
-                LOSS: float(replies.losses[0]),
-                ACCURACY: float(replies.accuracies[0]),
-                SIZE: int(replies.sizes[0]),
-                TRAINED_LOSS: float(replies.trained_losses[0]),  # type: ignore[index]
-            }
-        )
+        metrics = MetricRecord({LOSS: float(replies.losses[0]), SIZE: int(replies.sizes[0])})
+        metrics.update({key_of(name): float(values[0]) for name, values in replies.all_measured().items()})
         return Message(RecordDict({ARRAYS: ArrayRecord(module.state_dict()), METRICS: metrics}), reply_to=message)
 
     @app.evaluate()
@@ -68,7 +71,7 @@ def fair_client(
         metrics = MetricRecord(
             {
                 LOSS: float(seen.losses[client]),
-                ACCURACY: float(seen.accuracies[client]),
+                key_of("accuracies"): float(seen.accuracies[client]),
                 SIZE: int(seen.sizes[client]),
             }
         )

@@ -1,6 +1,6 @@
 """What server and clients have agreed on: the names under which things are sent."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -9,16 +9,26 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # Flower's own names for the records of a message
 
 CLIENT = "client-id"
-ROUND = "server-round"
+ROUND, NEEDS = "round", "needs"  # in the configuration of a training: counted from 0; names with spaces between
+SERVER_ROUND = "server-round"  # the same round as Flower's own strategies count it, from 1
 LOSS, ACCURACY, SIZE = "loss", "accuracy", "num-examples"
-TRAINED_LOSS = "trained-loss"
+_KEYS = {"accuracies": ACCURACY, "trained_losses": "trained-loss"}
 
 WHO = "who"  # the action of the query
 BUFFERS = ("*running_mean", "*running_var", "*num_batches_tracked")  # of torch's normalisation layers
 
 
+def key_of(field: str) -> str:
+    """The metric of a reply for a field of `Replies`; a field of a user's own rule has its own name.
+
+    >>> key_of("accuracies"), key_of("margins")
+    ('accuracy', 'margins')
+    """
+    return _KEYS.get(field, field)
+
+
 def fair_app(
-    before: Callable[[Message, Context], tuple[float, float]],
+    before: Callable[[Message, Context], float | tuple[float, float] | Mapping[str, float]],
     *,
     key: str = "partition-id",
     mods: Sequence[Mod] = (),
@@ -29,7 +39,8 @@ def fair_app(
     after training, or while it goes on, ranks clients by how far they got and not by how they are served.
 
     Args:
-        before: the mean loss and the accuracy, in [0, 1], of the model in the message on the client's *training* data.
+        before: the mean loss of the model in the message on the client's *training* data; or the loss and the accuracy,
+            in [0, 1]; or metrics by name, `loss` among them, for a rule that needs others.
         key: of the node's configuration, under which its id stands.
         mods: of Flower, around it.
     """
@@ -37,14 +48,21 @@ def fair_app(
     def report(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if message.metadata.message_type != MessageType.TRAIN:
             return call_next(message, context)
-        loss, accuracy = map(float, before(message, context))
+        found = _as_metrics(before(message, context))
         reply = call_next(message, context)
         if reply.has_content():
             for metrics in reply.content.metric_records.values():
-                metrics.update({LOSS: loss, ACCURACY: accuracy})
+                metrics.update(found)
         return reply
 
     return identify(ClientApp(mods=[*mods, report]), key)
+
+
+def _as_metrics(found: float | tuple[float, float] | Mapping[str, float]) -> dict[str, float]:
+    if isinstance(found, Mapping):
+        return {name: float(value) for name, value in found.items()}
+    values = found if isinstance(found, tuple) else (found,)
+    return {name: float(value) for name, value in zip((LOSS, ACCURACY), values, strict=False)}
 
 
 def identify(app: ClientApp, key: str = "partition-id") -> ClientApp:

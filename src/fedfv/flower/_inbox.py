@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from flwr.app import Message, MetricRecord
 
-from fedfv.core import Buffers, Replies, ServerState
-from fedfv.flower._contract import ACCURACY, ARRAYS, LOSS, SIZE, TRAINED_LOSS
+from fedfv.core import Buffers, Measure, NotFiniteError, Replies, ServerState, as_fields
+from fedfv.flower._contract import ARRAYS, LOSS, SIZE, key_of
 from fedfv.flower._layout import Layout, WrongArraysError
 
 KINDS = ("error", "silent", "arrays", "not-finite", "metrics", "duplicate")
@@ -39,9 +39,8 @@ class _WrongError(ValueError):
 class _Trained(NamedTuple):
     client: int
     loss: float
-    accuracy: float
     size: float
-    trained_loss: float | None
+    measured: dict[str, float]  # by field of `Replies`
     buffers: Buffers
 
 
@@ -74,27 +73,39 @@ def sort_messages(
 
 
 def read_training(
-    answers: Mapping[int, Message], layout: Layout, server: ServerState[Any], needs_trained_loss: bool
+    answers: Mapping[int, Message], layout: Layout, server: ServerState[Any], needs: Mapping[str, Measure | None]
 ) -> tuple[Replies | None, list[Rejected]]:
-    """The replies of a round, in the order of the clients' ids, and those that are wrong; None if none is left."""
+    """The replies of a round, in the order of the clients' ids, and those that are wrong; None if none is left.
+
+    Args:
+        answers: by client.
+        layout: of the model.
+        server: whose model the clients have trained.
+        needs: what the rule asks for, see `fedfv.core.needs`.
+    """
     updates = torch.empty(len(answers), len(server.params), dtype=server.params.dtype)
     good: list[_Trained] = []
     rejected = []
     for client in sorted(answers):
         row = updates[len(good)]
         try:
-            trained = _read(client, answers[client], layout, row, needs_trained_loss)
+            good.append(_read(client, answers[client], layout, row, needs))
         except _WrongError as wrong:
             rejected.append(Rejected(client, wrong.kind, str(wrong)))
             continue
         torch.sub(server.params, row, out=row)
-        if not row.isfinite().all():  # also a difference of numbers that are
-            rejected.append(Rejected(client, "not-finite", "the update has NaN or infinite numbers"))
-            continue
-        good.append(trained)
-    if not good or not any(each.size for each in good):
-        return None, rejected
-    return _replies(good, updates[: len(good)], server.round), rejected
+    updates = updates[: len(good)]
+    while any(each.size for each in good):
+        try:
+            return _replies(good, updates, server.round), rejected
+        except NotFiniteError as error:  # found by `Replies`, so that the good ones are read for it once
+            rejected += [
+                Rejected(client, "not-finite", f"the {error.name} have NaN or infinite numbers")
+                for client in error.clients
+            ]
+            updates = updates[[each.client not in error.clients for each in good]]
+            good = [each for each in good if each.client not in error.clients]
+    return None, rejected
 
 
 def read_evaluation(answers: Mapping[int, Message], accuracy_key: str) -> tuple[dict[int, Evaluated], list[Rejected]]:
@@ -104,29 +115,32 @@ def read_evaluation(answers: Mapping[int, Message], accuracy_key: str) -> tuple[
         try:
             metrics = _metrics(message)
             loss = _number(metrics, LOSS) if LOSS in metrics else None
-            good[client] = Evaluated(loss, _number(metrics, accuracy_key, most=1), int(_number(metrics, SIZE)))
+            good[client] = Evaluated(loss, _number(metrics, accuracy_key, high=1), int(_number(metrics, SIZE)))
         except _WrongError as wrong:
             rejected.append(Rejected(client, wrong.kind, str(wrong)))
     return good, rejected
 
 
-def _read(client: int, message: Message, layout: Layout, row: torch.Tensor, needs_trained_loss: bool) -> _Trained:
-    """What a client says of its training; writes its parameters into the row."""
+def _read(
+    client: int, message: Message, layout: Layout, row: torch.Tensor, needs: Mapping[str, Measure | None]
+) -> _Trained:
+    """A client's report on its training; writes its parameters into the row."""
     metrics = _metrics(message)
     records = list(message.content.array_records.values())
     if len(records) != 1:
         raise _WrongError("arrays", f"there must be one record of arrays, `{ARRAYS}`, got {len(records)}")
-    trained_loss = _number(metrics, TRAINED_LOSS) if needs_trained_loss else None
-    loss, accuracy, size = _number(metrics, LOSS), _number(metrics, ACCURACY, most=1), _number(metrics, SIZE)
+    loss, size = _number(metrics, LOSS), _number(metrics, SIZE)
+    measured = {
+        name: _number(metrics, key_of(name), *((-math.inf,) if measure is None else (measure.low, measure.high)))
+        for name, measure in needs.items()
+    }
     try:
         buffers = layout.read(records[0], row)
     except WrongArraysError as error:
         raise _WrongError("arrays", str(error)) from None
     except Exception as error:  # bytes from elsewhere that cannot be read as an array
         raise _WrongError("arrays", f"the arrays cannot be read: {error}") from None
-    if not buffers.values.isfinite().all():
-        raise _WrongError("not-finite", "the buffers have NaN or infinite numbers")
-    return _Trained(client, loss, accuracy, size, trained_loss, buffers)
+    return _Trained(client, loss, size, measured, buffers)
 
 
 def _metrics(message: Message) -> MetricRecord:
@@ -136,29 +150,28 @@ def _metrics(message: Message) -> MetricRecord:
     return records[0]
 
 
-def _number(metrics: MetricRecord, key: str, most: float = math.inf) -> float:
+def _number(metrics: MetricRecord, key: str, low: float = 0, high: float = math.inf) -> float:
     if key not in metrics:
         raise _WrongError("metrics", f"`{key}` is missing")
     value = metrics[key]
-    if isinstance(value, list) or not math.isfinite(value) or not 0 <= value <= most:
-        allowed = "from 0" if most == math.inf else f"from 0 to {most:g}"
-        raise _WrongError("metrics", f"`{key}` must be a number {allowed}, got {value}")
+    if isinstance(value, list) or not math.isfinite(value) or not low <= value <= high:
+        ends = [f" from {low:g}"] * (low > -math.inf) + [f" to {high:g}"] * (high < math.inf)
+        raise _WrongError("metrics", f"`{key}` must be a finite number{''.join(ends)}, got {value}")
     return float(value)
 
 
 def _replies(good: Sequence[_Trained], updates: torch.Tensor, round: int) -> Replies:
-    def column(name: str) -> torch.Tensor:
-        return torch.tensor([getattr(each, name) for each in good], dtype=torch.double)
+    def column(values: Iterable[float]) -> torch.Tensor:
+        return torch.tensor(list(values), dtype=torch.double)
 
     with_buffers = any(len(part) for part in good[0].buffers)
     return Replies(
         round=round,
         clients=torch.tensor([each.client for each in good]),
         updates=updates,
-        losses=column("loss"),
-        sizes=column("size"),
-        accuracies=column("accuracy"),
-        trained_losses=None if good[0].trained_loss is None else column("trained_loss"),
+        losses=column(each.loss for each in good),
+        sizes=column(each.size for each in good),
+        **as_fields({name: column(each.measured[name] for each in good) for name in good[0].measured}),
         buffers=Buffers(*map(torch.stack, zip(*(each.buffers for each in good), strict=True)))
         if with_buffers
         else None,

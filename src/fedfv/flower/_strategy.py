@@ -14,14 +14,29 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedfv.aggregators import AFL, AGGREGATORS, QFedAvg
-from fedfv.core import Aggregator, Replies, ServerState, from_tensors, skip, start, step, to_tensors
+from fedfv.aggregators import AGGREGATORS
+from fedfv.core import (
+    Aggregator,
+    Replies,
+    ServerState,
+    Step,
+    answer,
+    check_rule,
+    explained_step,
+    from_tensors,
+    needs,
+    skip,
+    start,
+    to_tensors,
+    with_learning_rate,
+)
 from fedfv.experiments import RunDirectory
-from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CONFIG, ROUND
+from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND
 from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
 from fedfv.flower._roster import Roster
-from fedfv.lens import Watched
+from fedfv.importing import name_of
+from fedfv.lens import look
 from fedfv.seeding import rng
 
 
@@ -33,7 +48,8 @@ class FairStrategy(Strategy):
     model is the one of a run that was not, bit for bit.
 
     Args:
-        aggregator: the rule, such as `FedFV(alpha=0.1, tau=10)`.
+        aggregator: the rule, such as `FedFV(alpha=0.1, tau=10)`. One that uses the clients' learning rate, and has no
+            value for it, takes the `lr` of `train_config`.
         num_clients: how many there are in all; their ids, which `identify` lets them say, are from 0 to one less.
         fraction: of the clients that are there, for training in a round.
         count: how many of them instead.
@@ -67,8 +83,7 @@ class FairStrategy(Strategy):
         buffers: Sequence[str] = BUFFERS,
         directory: str | Path | None = None,
     ) -> None:
-        if isinstance(aggregator, type) or not (callable(aggregator) and hasattr(aggregator, "init")):
-            raise ValueError(f"`aggregator` must be a rule such as FedFV(alpha=0.1, tau=10), got {aggregator!r}.")
+        check_rule(with_learning_rate(aggregator, 1.0))
         for name, value in {"fraction": fraction, "evaluate_fraction": evaluate_fraction}.items():
             if not 0 <= value <= 1:
                 raise ValueError(f"`{name}` must be in [0, 1], got {value}.")
@@ -89,6 +104,9 @@ class FairStrategy(Strategy):
         self.buffers = tuple(buffers)
         self.directory = None if directory is None else Path(directory)
         self.server: ServerState[Any]
+        self._step: Step[Any] | None = None
+        self._current: ArrayRecord | None = None
+        self._answer: ArrayRecord | None = None
 
     def start(
         self,
@@ -106,6 +124,9 @@ class FairStrategy(Strategy):
         run of other settings, of another model or with another `train_config` was begun is refused.
         """
         timeout = self.timeout if timeout is None else timeout
+        if train_config is not None and isinstance(lr := train_config.get("lr"), float):
+            self.aggregator = with_learning_rate(self.aggregator, lr)
+        check_rule(self.aggregator)
         with self._own_directory(train_config or ConfigRecord()) as self._place:
             return self._start(
                 grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config or ConfigRecord(), evaluate_fn
@@ -125,21 +146,20 @@ class FairStrategy(Strategy):
         self._roster = Roster(self.num_clients, self.wait, self.timeout, self.ttl)
         self._sent: list[Message] = []
         self._rounds = num_rounds
-        self._watched = Watched(self.aggregator, lambda round: self._place is not None and self._due(round + 1))
         tensors = None if self._place is None else self._place.resume({"model": self._layout.described()})
         self._roster.there(grid, max(self.min_replies, self._wanted(self.num_clients)))
         if tensors is None:
             params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type("parameter"))
             buffers = self._layout.read(initial_arrays, params)
-            self.server = start(self.aggregator, self.num_clients, params, buffers)
+            self._move(start(self.aggregator, self.num_clients, params, buffers))
             self._open(grid, evaluate_config, timeout)
         else:
-            self.server = from_tensors(self.aggregator, tensors)
+            self._move(from_tensors(self.aggregator, tensors))
             self._tell_resumed(num_rounds)
         before = self.server.round
-        central = None if evaluate_fn is None else lambda round, arrays: evaluate_fn(before + round, arrays)
+        central = None if evaluate_fn is None else lambda round, arrays: evaluate_fn(before + round, self.arrays)
         result = super().start(
-            grid, self._arrays(self.server.params), num_rounds - before, timeout, train_config, evaluate_config, central
+            grid, self._trained, num_rounds - before, timeout, train_config, evaluate_config, central
         )
         result.arrays = self.arrays
         return result
@@ -163,8 +183,22 @@ class FairStrategy(Strategy):
 
     @property
     def arrays(self) -> ArrayRecord:
-        """The model as it is: the last one, or for AFL the mean of all so far, which is its answer."""
-        return self._arrays(self.server.mean if isinstance(self.aggregator, AFL) else self.server.params)
+        """The model that the rule answers with."""
+        if (params := answer(self.aggregator, self.server)) is self.server.params:
+            return self._trained
+        if self._answer is None:
+            self._answer = self._layout.record(params, self.server.buffers)
+        return self._answer
+
+    @property
+    def _trained(self) -> ArrayRecord:
+        """The model that clients train, which is turned into arrays once a round."""
+        if self._current is None:
+            self._current = self._layout.record(self.server.params, self.server.buffers)
+        return self._current
+
+    def _move(self, server: ServerState[Any]) -> None:
+        self.server, self._current, self._answer = server, None, None
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -172,7 +206,7 @@ class FairStrategy(Strategy):
         """The model to each of the chosen clients."""
         there = self._roster.there(grid, self.min_replies)
         chosen = self._draw("sample", there, min(len(there), self._wanted(len(there))))
-        record = RecordDict({ARRAYS: self._arrays(self.server.params), CONFIG: self._with_round(config)})
+        record = RecordDict({ARRAYS: self._trained, CONFIG: self._with_round(config)})
         return self._ask(MessageType.TRAIN, record, {client: there[client] for client in chosen})
 
     def aggregate_train(
@@ -183,8 +217,7 @@ class FairStrategy(Strategy):
         asked = {message.metadata.dst_node_id for message in self._sent}
         answered = {message.metadata.src_node_id for message in answers.values()}
         self._roster.note(asked, answered)
-        needs = isinstance(self.aggregator, QFedAvg) and self.aggregator.loss == "after"
-        good, wrong = read_training(answers, self._layout, self.server, needs)
+        good, wrong = read_training(answers, self._layout, self.server, needs(self.aggregator))
         self._log(rejected := self._roster.duplicates + rejected + wrong)
         count = 0 if good is None else len(good.clients)
         if good is None or count < self.min_replies:
@@ -195,16 +228,17 @@ class FairStrategy(Strategy):
                 count,
                 len(self._sent),
             )
-            good = None
-            self.server = skip(self.server)
+            self._replies, self._step = None, None
+            self._move(skip(self.server))
         else:
-            self.server = step(self._watched, good, self.server)
-        self._replies, self._rejected = good, rejected
-        metrics = MetricRecord({"replies": count, "used": int(good is not None)})
+            self._replies, self._step = good, explained_step(self.aggregator, good, self.server)
+            self._move(self._step.server)
+        self._rejected = rejected
+        metrics = MetricRecord({"replies": count, "used": int(self._step is not None)})
         for kind in KINDS:
             if number := sum(each.kind == kind for each in rejected):
                 metrics[f"rejected-{kind}"] = number
-        return None if good is None else self._arrays(self.server.params), metrics
+        return None if self._step is None else self._trained, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -245,7 +279,7 @@ class FairStrategy(Strategy):
 
     def _settings(self, train_config: ConfigRecord) -> dict[str, Any]:
         """What two runs that share a directory must have in common."""
-        (name,) = [name for name, cls in AGGREGATORS.items() if cls is type(self.aggregator)]
+        name = name_of(type(self.aggregator), AGGREGATORS, "aggregator")
         rule = {"name": name, **dataclasses.asdict(self.aggregator)}  # type: ignore[call-overload]
         tables = {
             "engine": "flower",
@@ -260,11 +294,9 @@ class FairStrategy(Strategy):
         }
         return tables | ({} if self.count is None else {"count": self.count})
 
-    def _arrays(self, params: torch.Tensor) -> ArrayRecord:
-        return self._layout.record(params, self.server.buffers)
-
     def _with_round(self, config: ConfigRecord) -> ConfigRecord:
-        return ConfigRecord({**config, ROUND: self.server.round})
+        done = self.server.round
+        return ConfigRecord({**config, SERVER_ROUND: done + 1, ROUND: done, NEEDS: " ".join(needs(self.aggregator))})
 
     def _ask(self, kind: str, record: RecordDict, nodes: dict[int, int]) -> list[Message]:
         """A list, since a deployment refuses an iterator."""
@@ -287,7 +319,7 @@ class FairStrategy(Strategy):
 
     def _open(self, grid: Grid, config: ConfigRecord, timeout: float) -> None:
         """The first record: how the initial model serves the clients."""
-        self._replies, self._rejected = None, []
+        self._replies, self._step, self._rejected = None, None, []
         messages = self.configure_evaluate(0, self.arrays, config, grid)
         self.aggregate_evaluate(0, grid.send_and_receive(messages, timeout=timeout) if messages else [])
 
@@ -303,10 +335,11 @@ class FairStrategy(Strategy):
             record |= {
                 "replied": replies.clients.tolist(),
                 "train_losses": replies.losses.tolist(),
-                "train_accuracies": replies.accuracies.tolist(),
             }
-            if self._watched.seen is not None:
-                record["lens"] = self._watched.seen.to_record()
+            if measured := replies.all_measured():
+                record["measured"] = {name: values.tolist() for name, values in measured.items()}
+            if self._step is not None and self._due(self.server.round):
+                record["lens"] = look(replies, self._step.direction, self._step.explanation).to_record()
         else:
             record["replied"] = []
         if rejected:

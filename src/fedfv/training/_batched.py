@@ -1,16 +1,17 @@
 """Clients trained together: what makes a simulation fast."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from fedfv.core import Buffers, Replies
+from fedfv.core import NO_BUFFERS, Buffers, Measure, Replies
 from fedfv.data import Federation
 from fedfv.models import LOSSES, unflatten
 from fedfv.training._local import LocalSGD
+from fedfv.training._measures import Measures
 from fedfv.training._work import One, OneLinear, Stack, Work, is_thin
 
 # To stack clients is to copy their inputs. Measured on two cores, with 20 to 5600 examples and 2 to 660 thousand
@@ -34,7 +35,7 @@ class BatchedClients:
 
     Args:
         seed: of the order of the examples.
-        trained_losses: whether to look at the loss after training too.
+        measures: what clients report beside the loss, by name; see `fedfv.core.needs`.
     """
 
     federation: Federation
@@ -42,21 +43,24 @@ class BatchedClients:
     local: LocalSGD
     loss: str = "cross-entropy"
     seed: int = 0
-    trained_losses: bool = False
+    measures: Mapping[str, Measure | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        Measures(self.measures)
         if not can_be_batched(self.model):
             raise ValueError("`model` of BatchedClients must have neither buffers nor dropout; LoopClients takes such.")
 
-    def __call__(self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"], buffers: Buffers) -> Replies:
+    def __call__(
+        self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"], buffers: Buffers = NO_BUFFERS
+    ) -> Replies:
         updates = torch.empty(len(chosen), len(params), dtype=params.dtype, device=params.device)
-        reports = torch.zeros(3, len(chosen), dtype=torch.double)  # loss, accuracy, loss after training
+        reports = torch.zeros(1 + len(self.measures), len(chosen), dtype=torch.double)  # the loss comes first
         for group in self._groups(chosen, len(params)):
             work = self._work(round, chosen[group].tolist())
             in_place = len(group) == 1 or group == list(range(len(chosen)))
             rows = updates[group[0]] if len(group) == 1 else updates
             update = rows if in_place else updates.new_empty(len(group), len(params))
-            reports[:, group] = self._train(work, round, params, update).double().cpu().view(3, -1)
+            reports[:, group] = self._train(work, round, params, update).double().cpu().view(len(reports), -1)
             if not in_place:
                 updates[group] = update
         return Replies(
@@ -65,8 +69,7 @@ class BatchedClients:
             updates=updates,
             losses=reports[0],
             sizes=self.federation.train.sizes[chosen],
-            accuracies=reports[1].clamp(0, 1),  # a mean of ones may be one and a little
-            trained_losses=reports[2] if self.trained_losses else None,
+            **Measures(self.measures).fields(reports[1:].unbind()),
         )
 
     def _groups(self, chosen: Int[Tensor, " m"], d: int) -> Iterator[list[int]]:
@@ -93,15 +96,16 @@ class BatchedClients:
         return kind(self.model, LOSSES[self.loss], *self.federation.examples("train", clients[0]), batches[0])
 
     def _train(self, work: Work, round: int, params: Float[Tensor, " d"], update: Float[Tensor, "*g d"]) -> Tensor:
-        """Writes into `update` how far the steps lead away from `params`; returns what was seen before and after."""
+        """Writes into `update` how far the steps lead away from `params`; returns the reports before and after."""
         lr, momentum, weight_decay = self.local.lr_at(round), self.local.momentum, self.local.weight_decay
-        seen = [] if work.sees_all_at_once else [work.look(params)]
+        values = Measures(self.measures).values(after=False)
+        before = None if work.sees_all_at_once else work.look(params, values)
         parts = unflatten(update, self.model)
         velocity = unflatten(torch.zeros_like(update), self.model) if momentum else None
         for step in range(work.steps):
             at = params - update if step else params
-            grads, report = work.gradient(at, step)
-            seen.append(report)
+            grads, report = work.gradient(at, step, values if before is None else ())
+            before = report if before is None else before
             active = work.active(step)
             for name, grad in grads.items():
                 if weight_decay:
@@ -112,9 +116,10 @@ class BatchedClients:
                     torch.mul(grad, lr, out=parts[name])
                 else:
                     parts[name].add_(grad if active is None else _masked(grad, active), alpha=lr)
-        before = seen[0]
-        after = work.look(params - update)[:1] if self.trained_losses else torch.zeros_like(before[:1])
-        return torch.cat([before, after])
+        assert before is not None  # there is a step, since every client has examples
+        if after := Measures(self.measures).values(after=True):
+            return torch.cat([before, work.look(params - update, after)[1:]])
+        return before
 
 
 def _masked(grad: Float[Tensor, "g ..."], active: Bool[Tensor, " g"]) -> Float[Tensor, "g ..."]:

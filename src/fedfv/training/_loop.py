@@ -1,17 +1,19 @@
 """Clients one after another, as plainly as it can be said."""
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from fedfv.core import Buffers, Replies
+from fedfv.core import NO_BUFFERS, Buffers, Measure, Replies, Seen
 from fedfv.data import Federation
 from fedfv.models import LOSSES, flatten, flatten_buffers, load_buffers, unflatten
 from fedfv.seeding import rng
 from fedfv.training._local import LocalSGD
+from fedfv.training._measures import Measures, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +24,7 @@ class LoopClients:
 
     Args:
         seed: of the order of the examples, and of dropout within the model.
-        trained_losses: whether to look at the loss after training too.
+        measures: what clients report beside the loss, by name; see `fedfv.core.needs`.
     """
 
     federation: Federation
@@ -30,40 +32,46 @@ class LoopClients:
     local: LocalSGD
     loss: str = "cross-entropy"
     seed: int = 0
-    trained_losses: bool = False
+    measures: Mapping[str, Measure | None] = field(default_factory=dict)
 
-    def __call__(self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"], buffers: Buffers) -> Replies:
+    def __post_init__(self) -> None:
+        Measures(self.measures)
+
+    def __call__(
+        self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"], buffers: Buffers = NO_BUFFERS
+    ) -> Replies:
         updates = torch.empty(len(chosen), len(params), dtype=params.dtype, device=params.device)
-        losses, accuracies, trained, kept = [], [], [], []
+        reports, kept = [], []
+        measures = Measures(self.measures)
+        before, after = measures.values(after=False), measures.values(after=True)
         for row, client in zip(updates, chosen.tolist(), strict=True):
             model = copy.deepcopy(self.model)
             _load(params, buffers, model)
-            loss, accuracy = self._look(model, client)
+            report = self._look(model, client, before)
             self._train(model, round, client)
             torch.sub(params, flatten(model), out=row)
-            losses.append(loss)
-            accuracies.append(accuracy)
-            trained.append(self._look(model, client)[0] if self.trained_losses else 0.0)
+            reports.append(report + self._look(model, client, after)[1:] if after else report)
             kept.append(flatten_buffers(model))
+        losses, *others = torch.tensor(reports, dtype=torch.double).unbind(dim=1)
         return Replies(
             round=round,
             clients=chosen,
             updates=updates,
-            losses=torch.tensor(losses, dtype=torch.double),
+            losses=losses,
             sizes=self.federation.train.sizes[chosen],
-            accuracies=torch.tensor(accuracies, dtype=torch.double),
-            trained_losses=torch.tensor(trained, dtype=torch.double) if self.trained_losses else None,
+            **measures.fields(others),
             buffers=Buffers(*map(torch.stack, zip(*kept, strict=True))) if any(map(len, buffers)) else None,
         )
 
-    def _look(self, model: nn.Module, client: int) -> tuple[float, float]:
-        """Loss and accuracy on the client's training data."""
+    def _look(self, model: nn.Module, client: int, values: Sequence[Value]) -> list[float]:
+        """The means over the client's training examples of the loss and of each value."""
         inputs, targets = self.federation.examples("train", client)
         model.eval()
         with torch.no_grad():
             outputs = model(inputs)
-            loss = LOSSES[self.loss](outputs, targets).mean()
-        return float(loss), float((outputs.argmax(dim=1) == targets).double().mean())
+            losses = LOSSES[self.loss](outputs, targets)
+            seen = Seen(outputs, targets, losses)
+            return [float(losses.mean()), *(float(value(seen).double().mean()) for value in values)]
 
     def _train(self, model: nn.Module, round: int, client: int) -> None:
         inputs, targets = self.federation.examples("train", client)

@@ -1,8 +1,9 @@
 """What one client, or a stack of them, has to differentiate: one model, at any parameters, on their own examples."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,13 +11,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fedfv import linalg
+from fedfv.core import Seen
 from fedfv.data import Federation
 from fedfv.models import unflatten
+from fedfv.training._measures import Value
 
 _FEW_OUTPUTS = 4
 
 ExampleLoss = Callable[[Tensor, Tensor], Tensor]
-Report = Float[Tensor, "2 *g"]  # loss and accuracy
+Report = Float[Tensor, "k *g"]  # means over the examples of a client: of the loss, and of each value that was asked for
 
 
 class Work(Protocol):
@@ -25,16 +28,18 @@ class Work(Protocol):
     steps: int
     sees_all_at_once: bool  # whether a step is taken on all examples, so that the first one shows the loss before
 
-    def gradient(self, at: Float[Tensor, "*g d"], step: int) -> tuple[dict[str, Tensor], Report]:
-        """Of a step at these parameters, one vector for all or a row for each: by parameter; and what was seen."""
+    def gradient(
+        self, at: Float[Tensor, "*g d"], step: int, values: Sequence[Value]
+    ) -> tuple[dict[str, Tensor], Report]:
+        """By parameter, of a step at these parameters, one vector for all or a row for each; and the report on it."""
         ...
 
     def active(self, step: int) -> Bool[Tensor, " g"] | None:
         """Who still takes part in this step; None if all do."""
         ...
 
-    def look(self, at: Float[Tensor, "*g d"]) -> Report:
-        """Loss and accuracy on all training examples."""
+    def look(self, at: Float[Tensor, "*g d"], values: Sequence[Value]) -> Report:
+        """The report on all training examples."""
         ...
 
 
@@ -48,32 +53,33 @@ class One:
         self.steps = len(batches)
         self.sees_all_at_once = len(batches[0]) == len(targets)
 
-    def gradient(self, at: Float[Tensor, " d"], step: int) -> tuple[dict[str, Tensor], Report]:
+    def gradient(self, at: Float[Tensor, " d"], step: int, values: Sequence[Value]) -> tuple[dict[str, Tensor], Report]:
         batch = slice(None) if self.sees_all_at_once else self.batches[step]
         views = {name: view.detach().requires_grad_() for name, view in self._parameters(at).items()}
-        loss, accuracy = self._mean(views, self.inputs[batch], self.targets[batch])
+        outputs = functional_call(self.model, views, (self.inputs[batch],))
+        loss, report = self._means(outputs, self.targets[batch], values)
         grads = torch.autograd.grad(loss, list(views.values()))
-        return dict(zip(views, grads, strict=True)), torch.stack([loss.detach(), accuracy])
+        return dict(zip(views, grads, strict=True)), report
 
     def active(self, step: int) -> None:
         return None
 
-    def look(self, at: Float[Tensor, " d"]) -> Report:
+    def look(self, at: Float[Tensor, " d"], values: Sequence[Value]) -> Report:
         with torch.no_grad():
-            return torch.stack(self._mean(self._parameters(at), self.inputs, self.targets))
+            outputs = functional_call(self.model, self._parameters(at), (self.inputs,))
+            return self._means(outputs, self.targets, values)[1]
 
     def _parameters(self, at: Float[Tensor, " d"]) -> dict[str, Tensor]:
         """Those of convolutions with channels last: pooling and gradients take two thirds of the time then."""
         views = unflatten(at, self.model)
         return {n: v.to(memory_format=torch.channels_last) if v.ndim == 4 else v for n, v in views.items()}
 
-    def _mean(self, params: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        outputs = functional_call(self.model, params, (inputs,))
-        return self.loss(outputs, targets).mean(), self._accuracy(outputs.detach(), targets)
-
-    def _accuracy(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        # Across the strides of a transposed matrix, argmax takes ten times as long.
-        return (outputs.contiguous().argmax(dim=1) == targets).to(outputs.dtype).mean()
+    def _means(self, outputs: Tensor, targets: Tensor, values: Sequence[Value]) -> tuple[Tensor, Report]:
+        """The mean loss, which can be differentiated, and the report."""
+        losses = self.loss(outputs, targets)
+        loss = losses.mean()
+        seen = Seen(outputs.detach(), targets, losses.detach())
+        return loss, torch.stack([loss.detach(), *(value(seen).to(losses).mean() for value in values)])
 
 
 class OneLinear(One):
@@ -82,20 +88,19 @@ class OneLinear(One):
     Measured with 784 inputs and 3 outputs: half the time of what BLAS does with so thin a matrix.
     """
 
-    def gradient(self, at: Float[Tensor, " d"], step: int) -> tuple[dict[str, Tensor], Report]:
+    def gradient(self, at: Float[Tensor, " d"], step: int, values: Sequence[Value]) -> tuple[dict[str, Tensor], Report]:
         batch = slice(None) if self.sees_all_at_once else self.batches[step]
-        inputs, targets = self.inputs[batch].flatten(1), self.targets[batch]
+        inputs = self.inputs[batch].flatten(1)
         outputs = self._outputs(at, inputs).requires_grad_()
-        loss = self.loss(outputs, targets).mean()
+        loss, report = self._means(outputs, self.targets[batch], values)
         (slope,) = torch.autograd.grad(loss, outputs)
         weight, *bias = unflatten(at, self.model)
         grads = {name: slope.sum(dim=0) for name in bias}
         grads[weight] = linalg.thin_combinations(slope.mT.contiguous(), inputs)
-        return grads, torch.stack([loss.detach(), self._accuracy(outputs.detach(), targets)])
+        return grads, report
 
-    def look(self, at: Float[Tensor, " d"]) -> Report:
-        outputs = self._outputs(at, self.inputs.flatten(1))
-        return torch.stack([self.loss(outputs, self.targets).mean(), self._accuracy(outputs, self.targets)])
+    def look(self, at: Float[Tensor, " d"], values: Sequence[Value]) -> Report:
+        return self._means(self._outputs(at, self.inputs.flatten(1)), self.targets, values)[1]
 
     def _outputs(self, at: Float[Tensor, " d"], inputs: Float[Tensor, "n p"]) -> Float[Tensor, "n c"]:
         weight, *bias = unflatten(at, self.model).values()
@@ -131,20 +136,24 @@ class Stack:
         self.steps = len(self._batches)
         self.sees_all_at_once = all(len(batched[0]) == len(mine) for batched, mine in zip(batches, rows, strict=True))
 
-    def gradient(self, at: Float[Tensor, "*g d"], step: int) -> tuple[dict[str, Tensor], Report]:
+    def gradient(
+        self, at: Float[Tensor, "*g d"], step: int, values: Sequence[Value]
+    ) -> tuple[dict[str, Tensor], Report]:
         # Made anew each time: kept, it would hold this stack in a cycle, and with it all the data long after a run.
-        grads, report = self._on(self._batches[step], grad_and_value(self._weighted, has_aux=True), at)
-        return grads, torch.stack(report)
+        function = grad_and_value(partial(self._weighted, values), has_aux=True)
+        grads, (loss, others) = self._on(self._batches[step], function, at)
+        return grads, torch.stack([loss, *others])
 
     def active(self, step: int) -> Bool[Tensor, " g"] | None:
         busy = self._batches[step][1].any(dim=1)
         return None if busy.all() else busy
 
-    def look(self, at: Float[Tensor, "*g d"]) -> Report:
+    def look(self, at: Float[Tensor, "*g d"], values: Sequence[Value]) -> Report:
         with torch.no_grad():
-            return torch.stack(self._on(self._everything, self._weighted, at))
+            loss, others = self._on(self._everything, partial(self._weighted, values), at)
+            return torch.stack([loss, *others])
 
-    def _on(self, batch: tuple[Tensor, Tensor], function: Callable[..., tuple[Tensor, Tensor]], at: Tensor):  # type: ignore[no-untyped-def]
+    def _on(self, batch: tuple[Tensor, Tensor], function: Callable[..., Any], at: Tensor) -> Any:
         rows, weights = batch
         # Measured: nearly twice as fast as to index with the matrix of rows.
         inputs = self.federation.inputs.index_select(0, rows.flatten())
@@ -154,11 +163,12 @@ class Stack:
         return each(unflatten(at, self.model), inputs, targets, weights.to(at))
 
     def _weighted(
-        self, params: dict[str, Tensor], inputs: Tensor, targets: Tensor, weights: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, values: Sequence[Value], params: dict[str, Tensor], inputs: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
         outputs = functional_call(self.model, params, (inputs,))
-        right = (outputs.detach().argmax(dim=1) == targets).to(weights)
-        return self.loss(outputs, targets) @ weights, right @ weights
+        losses = self.loss(outputs, targets)
+        seen = Seen(outputs.detach(), targets, losses.detach())
+        return losses @ weights, [value(seen).to(weights) @ weights for value in values]
 
 
 def _padded(parts: Sequence[Int[Tensor, " b"]]) -> tuple[Int[Tensor, "g b"], Float[Tensor, "g b"]]:

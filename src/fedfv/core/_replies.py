@@ -1,0 +1,164 @@
+"""What clients reply, checked once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int, Real
+from torch import Tensor
+
+from fedfv import linalg
+from fedfv.mapped import MappedMatrix, Matrix
+
+_OPTIONAL = ("accuracies", "trained_losses")
+
+
+class Buffers(NamedTuple):
+    """What a model carries beside its parameters, such as the statistics of BatchNorm; rules do not see it."""
+
+    values: Float[Tensor, "*m b"]  # floating-point buffers; `step` averages them, weighted by client size
+    counts: Int[Tensor, "*m c"]  # integer buffers; `step` keeps the element-wise maximum
+
+
+NO_BUFFERS = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.long))
+
+
+class NotFiniteError(ValueError):
+    """NaN or infinite numbers of some clients: the usual end of a model that diverges."""
+
+    def __init__(self, name: str, clients: list[int]) -> None:
+        super().__init__(name, clients)
+        self.name, self.clients = name, clients
+
+    def __str__(self) -> str:
+        return f"`{self.name}` must be finite, but those of clients {self.clients} are not."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replies:
+    """What m clients told the server in one round; checked here and nowhere else.
+
+    Rules may keep `updates` as they are, without a copy: do not write to them afterwards.
+
+    Args:
+        round: counted from 0.
+        clients: distinct ids, from 0 to one less than the number of all clients.
+        updates: the global parameters minus the client's own after training, a row for each client.
+        losses: of the *global* model on the client's training data, before it trained.
+        sizes: numbers of training examples.
+        accuracies: likewise of the global model before training, in [0, 1].
+        trained_losses: of the client's own model after it trained.
+        measured: numbers of other names that a rule asks for, see `Measure`; one for each client.
+        buffers: of the client's own model after it trained, a row for each client.
+
+    A rule says which of the optional fields it needs, and `step` refuses replies without them.
+
+    >>> Replies(
+    ...     round=0,
+    ...     clients=torch.tensor([4, 9]),
+    ...     updates=torch.tensor([[1.0, 2.0], [torch.nan, 0.0]]),
+    ...     losses=torch.tensor([0.7, 0.3]),
+    ...     sizes=torch.tensor([600, 20]),
+    ... )
+    Traceback (most recent call last):
+    fedfv.core._replies.NotFiniteError: `updates` must be finite, but those of clients [9] are not.
+    """
+
+    round: int
+    clients: Int[Tensor, " m"]
+    updates: Matrix
+    losses: Float[Tensor, " m"]
+    sizes: Real[Tensor, " m"]
+    accuracies: Float[Tensor, " m"] | None = None
+    trained_losses: Float[Tensor, " m"] | None = None
+    measured: Mapping[str, Float[Tensor, " m"]] = field(default_factory=dict)
+    buffers: Buffers | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.round, bool) or not isinstance(self.round, int) or self.round < 0:
+            raise ValueError(f"`round` must be a whole number from 0, got {self.round!r}.")
+        self._check_updates()
+        self._check_clients()
+        for name, values in ({"losses": self.losses, "sizes": self.sizes} | self.all_measured()).items():
+            self._check_values(name, values)
+        self._refuse("sizes", self.sizes < 0, "be from 0")
+        if not self.sizes.any():
+            raise ValueError("`sizes` must not all be zero, since averages are taken by size.")
+        if self.accuracies is not None:
+            self._refuse("accuracies", (self.accuracies < 0) | (self.accuracies > 1), "be in [0, 1]")
+        self._refuse_not_finite("updates", linalg.finite_rows(self.updates))
+        if self.buffers is not None:
+            for values in self.buffers:
+                if len(values) != len(self.updates):
+                    rows = f"a row for each of the {len(self.updates)} updates"
+                    raise ValueError(f"`buffers` must have {rows}, got {shape_of(values)}.")
+                self._refuse_not_finite("buffers", values.isfinite().all(dim=1))
+
+    def all_measured(self) -> dict[str, Float[Tensor, " m"]]:
+        """Every optional value that the clients reported, by name."""
+        fields = {name: values for name in _OPTIONAL if (values := getattr(self, name)) is not None}
+        return fields | dict(self.measured)
+
+    def reported(self, name: str, to: object) -> Float[Tensor, " m"]:
+        """The values of an optional field, or those in `measured`, for a rule that needs them."""
+        if (values := self.all_measured().get(name)) is None:
+            raise ValueError(f"`{name}` must be in the replies, since {type(to).__name__} needs it, got None.")
+        return values
+
+    def _check_updates(self) -> None:
+        updates = self.updates
+        if not isinstance(updates, Tensor | MappedMatrix):
+            raise ValueError(f"`updates` must be a tensor or a MappedMatrix, got {type(updates).__name__}.")
+        if len(updates.shape) != 2 or 0 in updates.shape:
+            raise ValueError(
+                f"`updates` must be a matrix with a row for each of at least one client, got shape {shape_of(updates)}."
+            )
+        if not updates.dtype.is_floating_point:
+            raise ValueError(f"`updates` must be floating-point numbers, got {updates.dtype}.")
+
+    def _check_clients(self) -> None:
+        clients = self.clients
+        _check_vector("clients", clients, len(self.updates))
+        if clients.dtype.is_floating_point or clients.dtype.is_complex or clients.dtype == torch.bool:
+            raise ValueError(f"`clients` must be whole numbers, got {clients.dtype}.")
+        ids = clients.sort().values
+        if (again := ids[1:] == ids[:-1]).any():
+            raise ValueError(f"`clients` must be distinct, but {sorted(set(ids[1:][again].tolist()))} replied again.")
+        if (clients < 0).any():
+            raise ValueError(f"`clients` must be from 0, but {clients[clients < 0].tolist()} are not.")
+
+    def _check_values(self, name: str, values: Tensor) -> None:
+        _check_vector(name, values, len(self.updates))
+        if values.dtype.is_complex or values.dtype == torch.bool:
+            raise ValueError(f"`{name}` must be real numbers, got {values.dtype}.")
+        self._refuse_not_finite(name, values.isfinite())
+
+    def _refuse_not_finite(self, name: str, finite: Tensor) -> None:
+        if not finite.all():
+            raise NotFiniteError(name, self.clients[~finite].tolist())
+
+    def _refuse(self, name: str, bad: Tensor, rule: str) -> None:
+        if bad.any():
+            raise ValueError(f"`{name}` must {rule}, but those of clients {self.clients[bad].tolist()} are not.")
+
+
+def as_fields(measured: Mapping[str, Float[Tensor, " m"]]) -> dict[str, Any]:
+    """Values by name as the fields of `Replies` in which they belong.
+
+    >>> as_fields({"accuracies": torch.tensor([0.5]), "margins": torch.tensor([2.0])})
+    {'accuracies': tensor([0.5000]), 'measured': {'margins': tensor([2.])}}
+    """
+    fields: dict[str, Any] = {name: values for name, values in measured.items() if name in _OPTIONAL}
+    return fields | {"measured": {name: values for name, values in measured.items() if name not in _OPTIONAL}}
+
+
+def _check_vector(name: str, values: Any, m: int) -> None:
+    if not isinstance(values, Tensor):
+        raise ValueError(f"`{name}` must be a tensor, got {type(values).__name__}.")
+    if values.shape != (m,):
+        raise ValueError(f"`{name}` must have one entry for each of the {m} updates, got shape {shape_of(values)}.")
+
+
+def shape_of(values: Matrix) -> tuple[int, ...]:
+    return tuple(values.shape)

@@ -1,0 +1,137 @@
+"""The server, and the one place where the model changes."""
+
+from typing import Any, Generic, NamedTuple
+
+import torch
+from jaxtyping import Float, Real
+from torch import Tensor
+
+from fedfv.core._replies import NO_BUFFERS, Buffers, Replies, shape_of
+from fedfv.core._rules import Aggregator, Explanation, State, answers_with_mean, check_rule, explain, needs
+from fedfv.mapped import MappedMatrix
+
+
+class ServerState(NamedTuple, Generic[State]):
+    """All of a checkpoint."""
+
+    round: int  # the number of rounds so far, which is also the next one, counted from 0
+    num_clients: int
+    params: Float[Tensor, " d"]
+    mean: Float[Tensor, " d"]  # of the parameters after each round so far
+    memory: State
+    buffers: Buffers = NO_BUFFERS
+
+
+def start(
+    aggregator: Aggregator[State], num_clients: int, params: Float[Tensor, " d"], buffers: Buffers = NO_BUFFERS
+) -> ServerState[State]:
+    """The server before the first round."""
+    check_rule(aggregator)
+    if num_clients < 1:
+        raise ValueError(f"`num_clients` must be at least 1, got {num_clients}.")
+    if params.ndim != 1 or not params.dtype.is_floating_point:
+        raise ValueError(
+            f"`params` must be one vector of floating-point numbers, got {params.dtype} {shape_of(params)}."
+        )
+    return ServerState(0, num_clients, params, params, aggregator.init(num_clients, len(params)), buffers)
+
+
+def answer(rule: Any, server: ServerState[Any]) -> Float[Tensor, " d"]:
+    """The model that the rule answers with: the last one, unless the rule says that it is the mean of all so far."""
+    return server.mean if answers_with_mean(rule) else server.params
+
+
+class Step(NamedTuple, Generic[State]):
+    """One round of a rule."""
+
+    server: ServerState[State]
+    direction: Float[Tensor, " d"]
+    explanation: Explanation | None
+
+
+def step(aggregator: Aggregator[State], replies: Replies, server: ServerState[State]) -> ServerState[State]:
+    """The server after one more round: its parameters minus the rule's direction.
+
+    >>> from fedfv import FedAvg
+    >>> replies = Replies(
+    ...     round=0,
+    ...     clients=torch.tensor([0, 1]),
+    ...     updates=torch.tensor([[1.0, 0.0], [0.0, 2.0]]),
+    ...     losses=torch.tensor([0.7, 0.3]),
+    ...     sizes=torch.tensor([30, 10]),
+    ... )
+    >>> step(FedAvg(), replies, start(FedAvg(), 2, torch.zeros(2))).params
+    tensor([-0.7500, -0.5000])
+    """
+    return explained_step(aggregator, replies, server).server
+
+
+def explained_step(aggregator: Aggregator[State], replies: Replies, server: ServerState[State]) -> Step[State]:
+    """As `step`, with the direction and what the rule says about it."""
+    if replies.round != server.round:
+        raise ValueError(f"`round` must be {server.round}, the one the server is in, got {replies.round}.")
+    if int(replies.clients.max()) >= server.num_clients:
+        raise ValueError(f"`clients` must be below {server.num_clients}, got {int(replies.clients.max())}.")
+    if replies.updates.shape[1] != len(server.params) or replies.updates.dtype != server.params.dtype:
+        raise ValueError(
+            f"`updates` must have rows of {len(server.params)} numbers of {server.params.dtype} like the parameters, "
+            f"got {replies.updates.shape[1]} of {replies.updates.dtype}."
+        )
+    for name in needs(aggregator):
+        replies.reported(name, to=aggregator)
+    direction, memory, explanation = explain(aggregator, replies, server.memory)
+    buffers = server.buffers if replies.buffers is None else _merge(replies.buffers, replies.sizes)
+    after = _advance(server._replace(params=server.params - direction, memory=memory, buffers=buffers))
+    return Step(after, direction, explanation)
+
+
+def skip(server: ServerState[State]) -> ServerState[State]:
+    """The server after a round in which nobody replied: the model stays."""
+    return _advance(server)
+
+
+def _advance(server: ServerState[State]) -> ServerState[State]:
+    mean = torch.lerp(server.mean, server.params, 1 / (server.round + 1))
+    return server._replace(round=server.round + 1, mean=mean)
+
+
+def _merge(buffers: Buffers, sizes: Real[Tensor, " m"]) -> Buffers:
+    values = sizes.double() @ buffers.values.double() / sizes.sum()
+    return Buffers(values.to(buffers.values.dtype), buffers.counts.amax(dim=0))
+
+
+def to_tensors(server: ServerState[Any]) -> dict[str, Tensor]:
+    """The server as named tensors: what a checkpoint stores, with nothing in it that could be executed."""
+    named = {
+        "round": torch.tensor(server.round),
+        "num_clients": torch.tensor(server.num_clients),
+        "params": server.params,
+        "mean": server.mean,
+        "buffers.values": server.buffers.values,
+        "buffers.counts": server.buffers.counts,
+    }
+    for field, value in server.memory._asdict().items():
+        for name, part in _numbered(f"memory.{field}", value):
+            named[name] = part.tensor if isinstance(part, MappedMatrix) else part
+    return named
+
+
+def from_tensors(aggregator: Aggregator[State], named: dict[str, Tensor]) -> ServerState[State]:
+    """The server whose `to_tensors` these are, if it ran the same rule."""
+    num_clients = int(named["num_clients"])
+    empty = aggregator.init(num_clients, len(named["params"]))
+    fields: dict[str, Any] = {}
+    for field, value in empty._asdict().items():  # type: ignore[attr-defined]
+        prefix = f"memory.{field}"
+        if isinstance(value, tuple):
+            count = sum(name.startswith(f"{prefix}.") for name in named)
+            fields[field] = tuple(named[f"{prefix}.{i}"] for i in range(count))
+        else:
+            fields[field] = named[prefix]
+    memory = type(empty)(**fields)
+    buffers = Buffers(named["buffers.values"], named["buffers.counts"])
+    return ServerState(int(named["round"]), num_clients, named["params"], named["mean"], memory, buffers)
+
+
+def _numbered(name: str, value: Any) -> list[tuple[str, Any]]:
+    return [(f"{name}.{i}", part) for i, part in enumerate(value)] if isinstance(value, tuple) else [(name, value)]

@@ -1,0 +1,38 @@
+"""What clients measure beside the loss: what a rule asks for, and no more."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from fedfv.core import Measure, Seen, as_fields
+
+Value = Callable[[Seen], Tensor]
+"""A number for each example."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The measures of each client, by name; refuses those that simulated clients cannot take."""
+
+    by_name: Mapping[str, Measure | None]
+
+    def __post_init__(self) -> None:
+        for name, measure in self.by_name.items():
+            if measure is None:
+                raise ValueError(f"`{name}` has no `Measure`, so that only clients on a network can report it.")
+
+    def values(self, *, after: bool) -> list[Value]:
+        """How the values before, or after, training are computed."""
+        return [measure.of for measure in self._in_order().values() if measure.after == after]
+
+    def fields(self, means: Sequence[Float[Tensor, " m"]]) -> dict[str, Any]:
+        """The means of the values before training, then of those after it, as fields of `Replies`."""
+        pairs = zip(self._in_order().items(), means, strict=True)
+        return as_fields({name: values.clamp(measure.low, measure.high) for (name, measure), values in pairs})
+
+    def _in_order(self) -> dict[str, Measure]:
+        known = {name: measure for name, measure in self.by_name.items() if measure is not None}
+        return dict(sorted(known.items(), key=lambda item: item[1].after))
