@@ -44,8 +44,9 @@ def noise_corrected_interval(
 
     The resamples are those of `bootstrap_interval`, each corrected for its own noise. The correction makes the mean of
     the resampled variances the observed variance, so their quantiles q are reflected at the middle of the observed
-    variance v and the corrected one c: the interval is from sqrt(c + v - q_high) to sqrt(c + v - q_low), and 0 where a
-    root has no value. Clients with a single test example are left out; both ends are NaN if all clients are.
+    variance v and the corrected one c: the interval is from sqrt(c + v - q_high) to sqrt(c + v - q_low), 0 where a
+    root has no value, and at most 0.5. Clients with a single test example are left out; both ends are NaN if all
+    clients are.
 
     >>> accuracies, sizes = torch.tensor([0.25, 0.5, 0.75] * 10), torch.tensor([40] * 30)
     >>> low, high = noise_corrected_interval(accuracies, sizes, seed=0)
@@ -59,7 +60,7 @@ def noise_corrected_interval(
     accuracies, sizes = accuracies[enough], test_sizes[enough]
     quantiles = resampled_quantiles(_corrected_variance, accuracies, sizes, seed, level, resamples)
     middle = _corrected_variance(accuracies, sizes) + variance(accuracies)
-    low, high = (middle - quantiles).clamp(min=0).sqrt().tolist()
+    low, high = (middle - quantiles).clamp(0, 0.25).sqrt().tolist()  # no accuracies have a larger variance
     return low, high
 
 
