@@ -5,11 +5,13 @@ python benchmarks/write_performance.py
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+
+from fedfv.reports import markdown_table
 
 ROOT = Path(__file__).parent.parent
 PAGE, IMAGES, RESULTS = ROOT / "docs/performance.md", ROOT / "docs/images", ROOT / "benchmarks/results.json"
@@ -44,11 +46,6 @@ def cell(found: dict[str, Any] | None, ours: float, measure: str = "median") -> 
     return f"{told(found[measure])} ({found[measure] / ours:.1f} x)"
 
 
-def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
 def aggregation(results: dict[str, Any]) -> str:
     lines = []
     for case in results["aggregation"]:
@@ -62,7 +59,7 @@ def aggregation(results: dict[str, Any]) -> str:
                 cell(case["peers"].get("torchjd"), ours["median"]),
             ]
         )
-    text = table(["m, d, tau", "fedfv", "in readings of the data", "FLGo", "TorchJD PCGrad"], lines)
+    text = markdown_table(["m, d, tau", "fedfv", "in readings of the data", "FLGo", "TorchJD PCGrad"], lines, left=1)
     for case in results["aggregation"]:
         if bare := case.get("bare"):
             taken = cell(bare, case["peers"]["fedfv"]["median"])
@@ -89,7 +86,7 @@ def rounds(results: dict[str, Any]) -> str:
             ]
         )
     fair, average = ["FedFV: fedfv", "of the floor", "FLGo"], ["FedAvg: fedfv", "Flower simulation", "pfl-research"]
-    return table(["a round", *fair, *average], lines)
+    return markdown_table(["a round", *fair, *average], lines, left=1)
 
 
 def profile(results: dict[str, Any]) -> str:
@@ -102,7 +99,7 @@ def profile(results: dict[str, Any]) -> str:
         ("the round", found["round"]),
     ]
     lines = [[name, told(seconds), f"{seconds / found['floor']:.2f}"] for name, seconds in parts]
-    text = table(["", "time", "of the floor"], lines)
+    text = markdown_table(["", "time", "of the floor"], lines, left=1)
     peers = results["rounds"]["cifar10"]["peers"]
     limits = [
         f"{peers[name]['median'] / found['floor']:.1f} times as fast as {TITLES[name]}"
@@ -116,7 +113,7 @@ def job(results: dict[str, Any]) -> str:
     found = results["job"]
     ours = found["fedfv"]["process"]
     lines = [[TITLES[peer], cell(each, ours, "process")] for peer, each in found.items()]
-    return table(["", "start to end"], lines)
+    return markdown_table(["", "start to end"], lines, left=1)
 
 
 def scale(results: dict[str, Any]) -> str:
@@ -129,7 +126,7 @@ def scale(results: dict[str, Any]) -> str:
         [name, cell(each, plain["median"]), "" if "failed" in each else f"{each['peak_mb'] / 1024:.1f} GB"]
         for name, each in ways.items()
     ]
-    text = table(["100,000 clients, 1000 a round", "a round", "peak memory"], lines)
+    text = markdown_table(["100,000 clients, 1000 a round", "a round", "peak memory"], lines, left=1)
     return (
         f"{text}\n\n32 updates of 100 million parameters, 12.8 GB in a file: {told(mapped['median'])}, with a peak of "
         f"{mapped['peak_mb'] / 1024:.1f} GB."

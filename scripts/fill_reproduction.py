@@ -15,6 +15,7 @@ from fedfv.reports import (
     PartResults,
     as_markdown,
     load_results,
+    markdown_table,
     plot_curves,
     plot_tradeoff,
     ranking_markdown,
@@ -54,8 +55,7 @@ def filled(page: str) -> str:
 
 
 def _in_short() -> str:
-    lines = ["| | seeds of a row | cells | exact | within | outside | what the paper says of it |"]
-    lines.append("|---|---|---|---|---|---|---|")
+    lines = []
     for name in PAPER:
         study, results = recorded(name)
         counts = {len(seeds) for part in results for seeds in part.seeds.values()}
@@ -63,8 +63,9 @@ def _in_short() -> str:
         verdicts, claims = tally(study, results)
         cells = [verdicts.total(), *(verdicts[verdict] for verdict in ("exact", "within", "outside"))]
         said = f"{sum(claims)} of {len(claims)} hold"
-        lines.append(f"| {study.title} | {seeds} | {' | '.join(map(str, cells))} | {said} |")
-    return "\n".join(lines)
+        lines.append([study.title, seeds, *map(str, cells), said])
+    heads = ["", "seeds of a row", "cells", "exact", "within", "outside", "what the paper says of it"]
+    return markdown_table(heads, lines)
 
 
 def _study(name: str) -> str:

@@ -2,7 +2,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,13 +16,11 @@ from fedfv import metrics
 from fedfv.metrics import (
     METRICS,
     bootstrap_interval,
-    conflicts,
     noise_corrected_interval,
     noise_corrected_std,
     over_seeds,
     paired_difference,
 )
-from fedfv.metrics._fairness import RANGES
 from fedfv.seeding import rng
 
 EXAMPLE = torch.tensor([0.8, 0.2, 0.4, 0.6], dtype=torch.double)  # mean 0.5, variance 0.05
@@ -67,7 +65,7 @@ def test_each_metric_of_four_clients_by_hand(name: str, expected: float) -> None
     assert METRICS[name](EXAMPLE).item() == pytest.approx(expected, rel=1e-14)
 
 
-def test_the_table_names_all_metrics_that_need_only_the_values_and_each_says_what_it_is() -> None:
+def test_the_table_names_all_functions_of_the_clients_and_each_says_what_it_is() -> None:
     functions = [getattr(metrics, name) for name in metrics.__all__]
     needing = [
         function.__name__
@@ -75,10 +73,40 @@ def test_the_table_names_all_metrics_that_need_only_the_values_and_each_says_wha
         if inspect.isfunction(function)
         and [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty] == ["values"]
     ]
-    assert sorted(METRICS) == sorted(set(needing) - {"over_seeds"})
+    assert {name for name, metric in METRICS.items() if not metric.needs_test_sizes} == {*needing} - {"over_seeds"}
     for name, metric in METRICS.items():
-        assert metric.__name__ == name
-        assert inspect.getdoc(metric).split("\n")[0].endswith(".")
+        assert metric.name == metric.function.__name__ == name
+        assert getattr(metrics, name) is metric.function
+        assert inspect.getdoc(metric.function).split("\n")[0].endswith(".")
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_metric_is_its_function_and_takes_test_sizes_whether_it_needs_them_or_not(metric: metrics.Metric) -> None:
+    needed = [SIZES] if metric.needs_test_sizes else []
+    assert metric.of(EXAMPLE, SIZES) == metric(EXAMPLE, *needed) == metric.function(EXAMPLE, *needed)
+    assert METRICS["worst"](EXAMPLE, share=1) == metrics.mean(EXAMPLE)
+
+
+@pytest.mark.parametrize("name", [*RELATIVE, "std", "variance", "noise_corrected_std", "minimum", "worst"])
+def test_the_better_of_two_federations_with_one_mean_is_the_more_equal_one(name: str) -> None:
+    metric, equal = METRICS[name], torch.full_like(EXAMPLE, 0.5)
+    assert (metric.of(equal, SIZES) < metric.of(EXAMPLE, SIZES)) == metric.lower_is_better
+
+
+@pytest.mark.parametrize("name", ["mean", "worst", "best", "minimum", "maximum"])
+def test_an_accuracy_is_better_if_it_is_higher_also_that_of_the_best_clients(name: str) -> None:
+    assert not METRICS[name].lower_is_better
+    assert METRICS[name].unit == metrics.PER_CENT
+
+
+def test_places_with_more_room_show_what_places_with_less_room_show() -> None:
+    shown = [[metric.name for metric in metrics.shown_in(place)] for place in get_args(metrics.Place)]
+    assert shown == [
+        ["mean", "std", "worst"],
+        ["mean", "std", "worst", "best"],
+        ["mean", "std", "noise_corrected_std", "worst", "best"],
+        ["mean", "std", "noise_corrected_std", "worst", "best", "gini"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +145,8 @@ def test_equal_clients_are_perfectly_equal_even_at_zero(name: str, N: int, level
 @given(values())
 def test_every_metric_stays_in_its_range(values: Tensor) -> None:
     N = len(values)
-    found = {name: metric(values).item() for name, metric in METRICS.items()}
+    found = metrics.summary(values, torch.arange(N) + 2)
+    assert 0 <= found["noise_corrected_std"] <= found["std"] <= 0.5
     assert 1 / N - 1e-12 <= found["jain"] <= 1
     assert 0 <= found["gini"] <= 1 - 1 / N + 1e-12
     assert 0 <= found["kl_to_uniform"] <= math.log(N) + 1e-12
@@ -155,27 +184,28 @@ def test_relative_metrics_do_not_depend_on_the_scale(values: Tensor, factor: flo
 @given(values=values(), data=st.data())
 def test_no_metric_depends_on_the_order_of_the_clients(values: Tensor, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(values))))
+    sizes = torch.arange(len(values)) + 2
     for metric in METRICS.values():
-        torch.testing.assert_close(metric(values[order]), metric(values), rtol=1e-9, atol=1e-7)
+        shuffled = metric.of(values[order], sizes[order])
+        torch.testing.assert_close(shuffled, metric.of(values, sizes), rtol=1e-9, atol=1e-7)
 
 
 @settings(max_examples=40)
 @given(values(batch=True))
 def test_a_batch_is_a_loop(values: Tensor) -> None:
     sizes = torch.arange(values.shape[-1]) + 2
-    functions = [*METRICS.values(), lambda v: noise_corrected_std(v, sizes), lambda v: metrics.percentile(v, 30)]
-    for metric in functions:
-        expected = torch.stack([metric(row) for row in values])
-        torch.testing.assert_close(metric(values), expected, rtol=1e-9, atol=1e-7)
+    for measure in [*(metric.of for metric in METRICS.values()), lambda v, _: metrics.percentile(v, 30)]:
+        expected = torch.stack([measure(row, sizes) for row in values])
+        torch.testing.assert_close(measure(values, sizes), expected, rtol=1e-9, atol=1e-7)
 
 
 @settings(max_examples=40)
 @given(values())
 def test_single_precision_is_converted_before_anything_is_computed(values: Tensor) -> None:
-    single = values.float()
+    single, sizes = values.float(), torch.arange(len(values)) + 2
     for metric in METRICS.values():
-        assert metric(single).dtype == torch.double
-        assert torch.equal(metric(single), metric(single.double()))
+        assert metric.of(single, sizes).dtype == torch.double
+        assert torch.equal(metric.of(single, sizes), metric.of(single.double(), sizes))
 
 
 def test_the_corrected_std_by_hand() -> None:
@@ -260,20 +290,30 @@ def test_resamples_that_do_not_fit_into_memory_are_drawn_in_turns(monkeypatch: p
     assert sorted(batches) == [0, 2, 4, 4]
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 @pytest.mark.parametrize("correct", [[4, 4, 4, 4, 3], [0, 0, 0, 0, 1], [0, 4, 0, 4, 4], [2, 2, 2, 2, 2]], ids=str)
-def test_intervals_stay_in_the_range_of_their_metric(name: str, correct: list[int]) -> None:
+def test_intervals_stay_in_the_range_of_their_metric(metric: metrics.Metric, correct: list[int]) -> None:
     accuracies, sizes = torch.tensor(correct) / 4, torch.full((5,), 4)
-    low, high = bootstrap_interval(METRICS[name], accuracies, sizes, seed=0)
-    smallest, largest = RANGES[METRICS[name]]
-    assert smallest <= low <= high <= largest
+    intervals = [] if metric.interval is None else [metric.interval(accuracies, sizes, seed=0)]
+    if not metric.needs_test_sizes:
+        intervals += [bootstrap_interval(each, accuracies, sizes, seed=0) for each in (metric, metric.function)]
+    smallest, largest = metric.range
+    for low, high in intervals:
+        assert (low, high) == intervals[0]
+        assert smallest <= low <= high <= largest
 
 
-def test_the_ranges_name_all_metrics_and_hold_what_these_give() -> None:
-    assert set(RANGES) == set(METRICS.values())
-    for metric, (smallest, largest) in RANGES.items():
-        found = metric(torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.3, 0.7]]))
-        assert ((found >= smallest) & (found <= largest)).all()
+def test_a_function_that_is_no_metric_has_no_range_to_stay_in() -> None:
+    accuracies, sizes = torch.tensor([1.0, 1.0, 1.0, 0.75]), torch.full((4,), 4)
+    assert bootstrap_interval(lambda values: metrics.mean(values), accuracies, sizes, seed=0)[1] > 1
+    assert bootstrap_interval(metrics.mean, accuracies, sizes, seed=0)[1] == 1
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_the_range_of_a_metric_holds_what_it_gives(metric: metrics.Metric) -> None:
+    found = metric.of(torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.3, 0.7]]), torch.tensor([50, 50]))
+    smallest, largest = metric.range
+    assert ((found >= smallest) & (found <= largest)).all()
 
 
 def test_the_correction_leaves_out_clients_with_a_single_test_example() -> None:
@@ -299,26 +339,18 @@ def test_what_a_seed_does_to_both_rules_drops_out_of_a_paired_difference() -> No
     assert (difference, spread) == pytest.approx((0, math.sqrt(2 * 0.1**2 / 3)))
 
 
-def test_conflicts_are_counted_and_measured() -> None:
-    updates = torch.tensor([[3.0, 4.0], [-3.0, 4.0], [0.0, 1.0], [0.0, 0.0]])
-    found = conflicts(updates, torch.tensor([2.0, 0.0]))
-    assert found == pytest.approx((1, -0.6, 0))
-    assert conflicts(updates, torch.tensor([0.0, -1.0])) == pytest.approx((3, -1, -1))
-    assert conflicts(updates, torch.zeros(2)) == (0, 0, 0)
-
-
-def test_a_summary_has_the_main_metrics_as_plain_numbers() -> None:
+def test_a_summary_has_all_metrics_as_plain_numbers() -> None:
     found = metrics.summary(EXAMPLE, SIZES)
-    assert found.pop("noise_corrected_std") == pytest.approx(math.sqrt(0.05 - 0.2 / 49))
-    assert list(found) == ["mean", "std", "worst", "best", "minimum", "maximum", "gini", "jain"]
-    assert all(type(value) is float and value == METRICS[name](EXAMPLE).item() for name, value in found.items())
+    assert found["noise_corrected_std"] == pytest.approx(math.sqrt(0.05 - 0.2 / 49))
+    assert list(found) == list(METRICS)
+    assert all(type(value) is float and value == METRICS[name].of(EXAMPLE, SIZES) for name, value in found.items())
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 @pytest.mark.parametrize("bad", [[0.5, 1.01], [-0.01, 0.5], [torch.nan, 0.5], [torch.inf], []], ids=str)
 def test_every_metric_refuses_what_is_no_accuracy(metric: metrics.Metric, bad: list[float]) -> None:
     with pytest.raises(ValueError, match=r"^`values` must .*\.$"):
-        metric(torch.tensor(bad))
+        metric.of(torch.tensor(bad), torch.full((len(bad),), 50))
 
 
 @pytest.mark.parametrize(
@@ -363,10 +395,6 @@ def test_every_metric_refuses_what_is_no_accuracy(metric: metrics.Metric, bad: l
         (
             lambda: paired_difference(metrics.mean, EXAMPLE[None], EXAMPLE.repeat(2, 1)),
             "`first` and `second` must have a row for each of the same seeds, got shapes (1, 4) and (2, 4).",
-        ),
-        (
-            lambda: conflicts(torch.ones(2, 3), torch.ones(2)),
-            "`direction` must have 3 entries like the updates, got shape (2,).",
         ),
     ],
 )

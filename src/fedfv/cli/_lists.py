@@ -9,11 +9,12 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from fedfv import data, metrics
+from fedfv import data
 from fedfv.aggregators import AGGREGATORS
 from fedfv.core import learning_rate_field
 from fedfv.data import Federation
 from fedfv.experiments import PARTITIONS, SAMPLINGS, bundled
+from fedfv.metrics import METRICS
 from fedfv.models import MODELS
 from fedfv.reports import class_counts
 
@@ -31,9 +32,10 @@ def listed(what: str) -> dict[str, str]:
             return {name: _with_keys(cls) for name, cls in kinds.items()}
         case "models":
             return {name: _with_keys(make) for name, make in MODELS.items()}
-        case "datasets" | "metrics":
-            things: dict[str, Any] = {**data.DATASETS} if what == "datasets" else {**metrics.METRICS}
-            return {name: _first_line(each) for name, each in things.items()}
+        case "datasets":
+            return {name: _first_line(load) for name, load in data.DATASETS.items()}
+        case "metrics":
+            return {name: metric.help for name, metric in METRICS.items()}
         case _:
             texts = bundled("sweeps" if what == "sweeps" else "experiments")
             return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}

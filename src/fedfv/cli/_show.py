@@ -9,14 +9,13 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedfv import metrics
 from fedfv.cli._app import err
 from fedfv.experiments import ManyProgress
 from fedfv.experiments import Progress as Where
-from fedfv.reports import HEADINGS, Ranked, RankOn, Row, best_of_each_rule, ranking_cell
+from fedfv.metrics import shown_in
+from fedfv.reports import Ranked, RankOn, Row, best_of_each_rule, ranking_cell
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-_RANKED = ("mean", "std", "worst", "best")
 
 
 @contextmanager
@@ -87,20 +86,21 @@ def _lines() -> Callable[[Where], None]:
 
 
 def _describe(where: Where) -> str:
-    shares = torch.tensor([each for each in where.accuracies if each is not None], dtype=torch.double)
-    said = f"mean {100 * metrics.mean(shares):.2f}, std {100 * metrics.std(shares):.2f}, "
-    said += f"worst 5 % {100 * metrics.worst(shares):.2f}"
-    return said + ", nobody replied" if where.replied == 0 else said
+    """The metrics of the latest evaluation that need no test sizes, which a run does not tell while it goes on."""
+    accuracies = torch.tensor([each for each in where.accuracies if each is not None], dtype=torch.double)
+    metrics = [metric for metric in shown_in("progress") if not metric.needs_test_sizes]
+    texts = [f"{metric.title} {metric.unit.text(float(metric(accuracies)))}" for metric in metrics]
+    return ", ".join([*texts, "nobody replied"] if where.replied == 0 else texts)
 
 
 def result_table(rows: Sequence[Row]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), caption="test accuracy of the clients in per cent, ± over seeds")
     table.add_column("rule", overflow="fold", min_width=14)
-    columns = [metric for metric in HEADINGS if metric != "gini"]
-    for name in ("seeds", *(HEADINGS[metric] for metric in columns)):
-        table.add_column(name, justify="right", no_wrap=True)
+    metrics = shown_in("terminal")
+    for title in ("seeds", *(metric.title for metric in metrics)):
+        table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(row.label, str(len(row.seeds)), *(row.cell(metric, "±") for metric in columns))
+        table.add_row(row.label, str(len(row.seeds)), *(row.cell(metric.name, "±") for metric in metrics))
     return table
 
 
@@ -110,13 +110,14 @@ def ranking_table(ranked: Sequence[Ranked], by: str, on: RankOn) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), caption=caption)
     table.add_column("rule")
     table.add_column("setting", overflow="fold")
-    for name in (f"{by} on {on}", *_RANKED):
+    shown = [metric.name for metric in shown_in("ranking")]
+    for name in (f"{by} on {on}", *shown):
         table.add_column(name, justify="right", no_wrap=True)
     for each in best_of_each_rule(ranked):
         cells = ["-" if each.value is None else ranking_cell(by, *each.value, between="±")]
         if each.row is None:
             cells = ["diverged"]
         else:
-            cells += [ranking_cell(name, *each.row.metrics[name], between="±") for name in _RANKED]
+            cells += [ranking_cell(name, *each.row.metrics[name], between="±") for name in shown]
         table.add_row(each.rule, each.label, *cells)
     return table

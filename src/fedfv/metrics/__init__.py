@@ -1,13 +1,13 @@
 """How fair a model is: what the accuracies a_k in [0, 1] of the N clients say, as pure functions.
 
-They compute in double precision along the last dimension, so a batch of federations is one call. Clients that are all
-at zero are all equal, and every measure of dispersion says so.
+The functions compute in double precision along the last dimension, so a batch of federations is one call. Clients that
+are all at zero are all equal, and every measure of dispersion says so.
+
+`METRICS` is the one table of metrics: each entry, a `Metric`, has its function, its texts, its unit and its interval.
+Tables, the report page, rankings, TensorBoard and the terminal read it, so a metric is added by one entry.
 """
 
-from fedfv.metrics._conflicts import Conflicts, conflicts
 from fedfv.metrics._fairness import (
-    METRICS,
-    Metric,
     angle,
     atkinson,
     best,
@@ -25,24 +25,25 @@ from fedfv.metrics._fairness import (
     variance,
     worst,
 )
+from fedfv.metrics._metric import PER_CENT, Metric, Place, Unit
+from fedfv.metrics._table import METRICS, bootstrap_interval, shown_in, summary
 from fedfv.metrics._uncertainty import (
-    bootstrap_interval,
     noise_corrected_interval,
     noise_corrected_std,
     over_seeds,
     paired_difference,
-    summary,
 )
 
 __all__ = [
     "METRICS",
-    "Conflicts",
+    "PER_CENT",
     "Metric",
+    "Place",
+    "Unit",
     "angle",
     "atkinson",
     "best",
     "bootstrap_interval",
-    "conflicts",
     "cosine",
     "cv",
     "entropy",
@@ -57,6 +58,7 @@ __all__ = [
     "over_seeds",
     "paired_difference",
     "percentile",
+    "shown_in",
     "std",
     "summary",
     "variance",

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
-Metric = Callable[[Real[Tensor, "*batch N"]], Float[Tensor, "*batch"]]
-"""What turns the values of N clients, or a batch of them, into one number each."""
+Measure = Callable[[Real[Tensor, "*batch N"]], Float[Tensor, "*batch"]]
+"""A function of the values of N clients, or of a batch of them: one number each."""
 
 
 def mean(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
@@ -176,35 +176,6 @@ def atkinson(values: Real[Tensor, "*batch N"], epsilon: float = 0.5) -> Float[Te
     else:
         power_mean = relative.pow(1 - epsilon).mean(dim=-1).pow(1 / (1 - epsilon))
     return (1 - power_mean).clamp(min=0)  # rounding could leave it just below
-
-
-METRICS: dict[str, Metric] = {
-    "mean": mean,
-    "std": std,
-    "variance": variance,
-    "worst": worst,
-    "best": best,
-    "minimum": minimum,
-    "maximum": maximum,
-    "cv": cv,
-    "jain": jain,
-    "cosine": cosine,
-    "angle": angle,
-    "gini": gini,
-    "entropy": entropy,
-    "kl_to_uniform": kl_to_uniform,
-    "atkinson": atkinson,
-}
-"""Those that need the values only; the first line of each docstring says what it means."""
-
-RANGES: dict[Metric, tuple[float, float]] = {
-    **dict.fromkeys((mean, worst, best, minimum, maximum, jain, cosine, gini, atkinson), (0.0, 1.0)),
-    **dict.fromkeys((cv, entropy, kl_to_uniform), (0.0, math.inf)),
-    std: (0.0, 0.5),
-    variance: (0.0, 0.25),
-    angle: (0.0, 90.0),
-}
-"""Between which two numbers each of these lies, whatever the accuracies are."""
 
 
 def checked(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch N"]:

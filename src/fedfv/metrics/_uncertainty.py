@@ -7,10 +7,9 @@ import torch
 from jaxtyping import Float, Int, Real
 from torch import Tensor
 
-from fedfv.metrics._fairness import METRICS, RANGES, Metric, checked, variance
+from fedfv.metrics._fairness import Measure, checked, variance
 from fedfv.seeding import rng
 
-_ANY = (-math.inf, math.inf)
 _AT_ONCE = 1 << 22  # values of resampled clients in memory; more are drawn in turns
 
 
@@ -34,47 +33,6 @@ def noise_corrected_std(values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor
     return _corrected_variance(accuracies[..., enough], test_sizes[enough]).clamp(min=0).sqrt()
 
 
-def bootstrap_interval(
-    metric: Metric,
-    values: Real[Tensor, " N"],
-    test_sizes: Int[Tensor, " N"],
-    seed: int,
-    level: float = 0.95,
-    resamples: int = 1000,
-) -> tuple[float, float]:
-    """Where the metric of the clients' true accuracies lies: an interval over clients and over test examples.
-
-    Each resample draws N clients with replacement, and for each of them the number of correct answers, which is
-    binomial. What that does to the metric is what the first drawing of clients and examples did, so the quantiles q of
-    the resampled metric are reflected at the observed one: from 2 s - q_high to 2 s - q_low (the basic bootstrap).
-
-    The quantiles themselves would be wrong here: test noise raises the dispersion once in what was observed and once
-    more in each resample. With 100 clients of 50 examples, 95 % intervals by quantiles held the true std in 3 of 100
-    cases, the reflected ones in 93. An interval is therefore without the noise: that of `std` may leave out the
-    observed value. For small test sets, `noise_corrected_interval` is the better interval of the dispersion.
-
-    The ends of the interval of one of `METRICS` are clipped to the range of that metric, which never loses the true
-    value. Where the metric is at an end of its range, the interval may shrink to a point, which is no certainty.
-
-    Args:
-        metric: one of `METRICS`, or any other that takes a batch.
-        values: accuracies on the test examples of each client.
-        test_sizes: how many those are.
-        seed: of the address `(seed, "bootstrap")`.
-        level: the chance that the interval is right.
-        resamples: how many.
-
-    >>> from fedfv.metrics import mean
-    >>> low, high = bootstrap_interval(mean, torch.tensor([0.25, 0.5, 0.75]), torch.tensor([8, 8, 8]), seed=0)
-    >>> 0 < low < 0.5 < high < 1
-    True
-    """
-    observed = metric(checked(values))
-    quantiles = _quantiles(lambda accuracies, _: metric(accuracies), values, test_sizes, seed, level, resamples)
-    low, high = (2 * observed - quantiles).clamp(*RANGES.get(metric, _ANY)).tolist()
-    return low, high
-
-
 def noise_corrected_interval(
     values: Real[Tensor, " N"],
     test_sizes: Int[Tensor, " N"],
@@ -86,8 +44,9 @@ def noise_corrected_interval(
 
     The resamples are those of `bootstrap_interval`, each corrected for its own noise. The correction makes the mean of
     the resampled variances the observed variance, so their quantiles q are reflected at the middle of the observed
-    variance v and the corrected one c: the interval is from sqrt(c + v - q_high) to sqrt(c + v - q_low), and 0 where a
-    root has no value. Clients with a single test example are left out; both ends are NaN if all clients are.
+    variance v and the corrected one c: the interval is from sqrt(c + v - q_high) to sqrt(c + v - q_low), 0 where a
+    root has no value, and at most 0.5. Clients with a single test example are left out; both ends are NaN if all
+    clients are.
 
     >>> accuracies, sizes = torch.tensor([0.25, 0.5, 0.75] * 10), torch.tensor([40] * 30)
     >>> low, high = noise_corrected_interval(accuracies, sizes, seed=0)
@@ -99,9 +58,9 @@ def noise_corrected_interval(
     if not enough.any():
         return math.nan, math.nan
     accuracies, sizes = accuracies[enough], test_sizes[enough]
-    quantiles = _quantiles(_corrected_variance, accuracies, sizes, seed, level, resamples)
+    quantiles = resampled_quantiles(_corrected_variance, accuracies, sizes, seed, level, resamples)
     middle = _corrected_variance(accuracies, sizes) + variance(accuracies)
-    low, high = (middle - quantiles).clamp(min=0).sqrt().tolist()
+    low, high = (middle - quantiles).clamp(0, 0.25).sqrt().tolist()  # no accuracies have a larger variance
     return low, high
 
 
@@ -112,7 +71,7 @@ def _corrected_variance(
     return variance(accuracies) - noise.mean(dim=-1)
 
 
-def _quantiles(
+def resampled_quantiles(
     statistic: Callable[[Tensor, Tensor], Tensor],
     values: Real[Tensor, " N"],
     test_sizes: Int[Tensor, " N"],
@@ -158,7 +117,7 @@ def over_seeds(values: Real[Tensor, " seeds"]) -> tuple[float, float]:
 
 
 def paired_difference(
-    metric: Metric, first: Real[Tensor, "seeds N"], second: Real[Tensor, "seeds N"]
+    metric: Measure, first: Real[Tensor, "seeds N"], second: Real[Tensor, "seeds N"]
 ) -> tuple[float, float]:
     """Mean and population standard deviation over the seeds of the metric of `first` minus that of `second`.
 
@@ -174,17 +133,6 @@ def paired_difference(
             f"got shapes {tuple(first.shape)} and {tuple(second.shape)}."
         )
     return over_seeds(metric(first) - metric(second))
-
-
-def summary(values: Real[Tensor, " N"], test_sizes: Int[Tensor, " N"]) -> dict[str, float]:
-    """The metrics to look at first, by name.
-
-    >>> summary(torch.tensor([0.25, 0.75]), torch.tensor([100, 100]))["worst"]
-    0.25
-    """
-    names = ("mean", "std", "worst", "best", "minimum", "maximum", "gini", "jain")
-    found = {name: float(METRICS[name](values)) for name in names}
-    return found | {"noise_corrected_std": float(noise_corrected_std(values, test_sizes))}
 
 
 def _checked_sizes(test_sizes: Int[Tensor, " N"], accuracies: Float[Tensor, "*batch N"]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from fedfv.reports._comparison import Tally, as_json, as_markdown, tally
 from fedfv.reports._figures import class_counts, plot_clients, plot_curves, plot_partition, plot_tradeoff
+from fedfv.reports._markdown import markdown_table
 from fedfv.reports._notes import notes_of
 from fedfv.reports._page import page_of, write_page
 from fedfv.reports._ranking import (
@@ -16,12 +17,11 @@ from fedfv.reports._ranking import (
 )
 from fedfv.reports._results import PartResults, collect, environments_of, load_results, merge, save_results
 from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
-from fedfv.reports._summary import HEADINGS, Row, rows_of, summarise
+from fedfv.reports._summary import Row, rows_of, summarise
 from fedfv.reports._tensorboard import TensorBoard
 from fedfv.reports._write import write_record, write_run_figures, write_run_tables, write_study
 
 __all__ = [
-    "HEADINGS",
     "PartResults",
     "RankOn",
     "Ranked",
@@ -39,6 +39,7 @@ __all__ = [
     "environments_of",
     "group_by_seed",
     "load_results",
+    "markdown_table",
     "merge",
     "notes_of",
     "page_of",

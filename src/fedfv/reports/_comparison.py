@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fedfv import metrics
 from fedfv.experiments import Claim, Study, StudyRow
+from fedfv.metrics import METRICS, over_seeds
+from fedfv.reports._markdown import markdown_table
 from fedfv.reports._results import PartResults
 
 _CLIENTS = {"shirt": "shirt", "pullover": "pullover", "tshirt": "T-shirt"}  # columns that are single clients
-_HEADINGS = {"average": "average", "std": "std", "worst5": "worst 5 %", "best5": "best 5 %", "tshirt": "T-shirt"}
+_HEADINGS = {"tshirt": "T-shirt", "worst5": "worst 5 %", "best5": "best 5 %"}  # others are headed by their names
+
+PAPER_METRICS = {"average": "mean", "std": "std", "worst5": "worst", "best5": "best"}
+"""The metric of each column of the paper's tables that is no single client."""
 
 
 class Cell(NamedTuple):
@@ -41,15 +44,14 @@ def values_of(results: PartResults, row: str, column: str) -> Float[Tensor, "see
     accuracies = results.accuracies(row)
     if column in _CLIENTS:
         return 100 * accuracies[..., results.names.index(_CLIENTS[column])]
-    measure = {"average": metrics.mean, "std": metrics.std, "worst5": metrics.worst, "best5": metrics.best}[column]
-    return 100 * torch.as_tensor(measure(accuracies))
+    return 100 * METRICS[PAPER_METRICS[column]](accuracies)
 
 
 def cells_of(results: PartResults) -> dict[str, dict[str, Cell]]:
     """By row and column, of the model after the last round."""
     return {
         row.name: {
-            column: Cell(*metrics.over_seeds(values_of(results, row.name, column)[:, -1]), row.paper.get(column))
+            column: Cell(*over_seeds(values_of(results, row.name, column)[:, -1]), row.paper.get(column))
             for column in results.part.columns
         }
         for row in results.part.rows
@@ -130,7 +132,7 @@ def as_markdown(study: Study, all_results: Sequence[PartResults]) -> str:
     if study.short_of:
         lines += [f"**A short version of {study.title}: {'; '.join(study.short_of)}.**", ""]
     for results in all_results:
-        lines += [*_table(results), ""]
+        lines += [_table(results), ""]
     if verdicts := tally(study, all_results).verdicts:
         told = {"exact": "exact", "within": "within the spread of the seeds", "outside": "outside of it"}
         said = ", ".join(f"{verdicts[key]} {words}" for key, words in told.items() if key in verdicts)
@@ -159,14 +161,12 @@ def _pair(cell: Cell) -> dict[str, float]:
     return {"mean": round(cell.mean, 4), "seed_std": round(cell.seed_std, 4)}
 
 
-def _table(results: PartResults) -> list[str]:
+def _table(results: PartResults) -> str:
     part, cells = results.part, cells_of(results)
-    lines = [
-        f"{part.dataset}, {part.experiment['rounds']} updates; test accuracy of the clients in per cent, ± over seeds",
-        "",
-        "| | seeds | | " + " | ".join(_HEADINGS.get(column, column) for column in part.columns) + " |",
-        "|---|---|---|" + "---|" * len(part.columns),
-    ]
+    caption = (
+        f"{part.dataset}, {part.experiment['rounds']} updates; test accuracy of the clients in per cent, ± over seeds"
+    )
+    lines = []
     for row in part.rows:
         if row.name not in cells:
             continue
@@ -177,9 +177,10 @@ def _table(results: PartResults) -> list[str]:
             told.append(("paper", [f"{mean:.2f} ± {spread:.2f}" for _, mean, spread in printed]))
             told.append(("difference", [_difference(cell, mean) for cell, mean, _ in printed]))
         for i, (what, texts) in enumerate(told):
-            head = f"{row.label} | {len(results.seeds[row.name])}" if i == 0 else " | "
-            lines.append(f"| {head} | {what} | {' | '.join(texts)} |")
-    return lines
+            head = [row.label, str(len(results.seeds[row.name]))] if i == 0 else ["", ""]
+            lines.append([*head, what, *texts])
+    heads = ["", "seeds", "", *(_HEADINGS.get(column, column) for column in part.columns)]
+    return f"{caption}\n\n{markdown_table(heads, lines)}"
 
 
 def _difference(cell: Cell, printed: float) -> str:

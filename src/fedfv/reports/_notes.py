@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from fedfv.metrics import METRICS
 from fedfv.reports._runs import Run, repeated
-from fedfv.reports._summary import HEADINGS, Row
+from fedfv.reports._summary import Row
 
 
 def notes_of(runs: Sequence[Run], groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[str]:
@@ -23,6 +24,6 @@ def notes_of(runs: Sequence[Run], groups: Sequence[Sequence[Run]], rows: Sequenc
         if single := int((row.test_sizes == 1).any(dim=0).sum()):
             notes.append(
                 f"{row.label}: {single} of {len(row.clients)} clients have a single test example, which does not tell "
-                f"its own noise; the column “{HEADINGS['noise_corrected_std']}” leaves these clients out."
+                f"its own noise; the column “{METRICS['noise_corrected_std'].title}” leaves these clients out."
             )
     return notes

@@ -13,9 +13,9 @@ from plotly.offline import get_plotlyjs
 from fedfv.experiments import ConfigError
 from fedfv.reports._notes import notes_of
 from fedfv.reports._page_data import page_data
-from fedfv.reports._page_table import HELP, table_row
+from fedfv.reports._page_table import heads, table_row
 from fedfv.reports._runs import Run, Unreadable, group_by_seed
-from fedfv.reports._summary import HEADINGS, rows_of
+from fedfv.reports._summary import rows_of
 
 _MARK = '<meta name="generator" content="fedfv'
 _SCRIPTS = ("draw.js", "clients.js", "lens.js", "page.js")  # in this order, since the last one starts the others
@@ -43,7 +43,7 @@ def page_of(runs: Sequence[Run], unreadable: Sequence[Unreadable] = (), title: s
     return environment.from_string(_file("page.html.jinja")).render(
         title=title or f"Fairness of {count} run{'s' if count > 1 else ''}",
         version=version("fedfv"),
-        columns=[{"title": HEADINGS.get(name, name), "help": told} for name, told in HELP.items()],
+        columns=heads(),
         rows=[table_row(group, row) for group, row in zip(groups, rows, strict=True)],
         unreadable=unreadable,
         notes=notes_of(runs, groups, rows),

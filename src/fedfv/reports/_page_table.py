@@ -7,55 +7,39 @@ from typing import Any
 
 import tomli_w
 import torch
-from torch import Tensor
 
-from fedfv import metrics
 from fedfv.experiments import PAPER, paper_study
+from fedfv.metrics import Metric, shown_in
+from fedfv.reports._comparison import PAPER_METRICS
 from fedfv.reports._runs import Run, same_but_for_seed
-from fedfv.reports._summary import HEADINGS, Row
+from fedfv.reports._summary import Row
 
-HELP = {
+_HELP = {
     "rule": "with the parameters that are not the default or differ within the page, and other settings that differ",
     "seeds": "runs that differ in nothing else",
     "rounds": "after which the clients were last evaluated",
-    "mean": "over clients, each counting the same",
-    "std": "standard deviation over clients",
-    "noise_corrected_std": "standard deviation without what small test sets add to it",
-    "worst": "mean of the worst 5 per cent of the clients",
-    "best": "mean of the best 5 per cent of the clients",
-    "gini": "coefficient of inequality, from 0",
 }
-"""What each column of the table holds."""
-
-_PAPER_COLUMNS = {"mean": "average", "std": "std", "worst": "worst5", "best": "best5"}
-_BOOTSTRAPPED = ("mean", "noise_corrected_std", "worst", "best")
 _FEW_CLIENTS = 10  # with fewer there is nothing to resample
+
+
+def heads() -> list[dict[str, str]]:
+    """The heading of each column of the table, with what the column holds."""
+    columns = [*_HELP.items(), *((metric.title, metric.help) for metric in shown_in("report"))]
+    return [{"title": title, "help": told} for title, told in columns]
 
 
 def table_row(group: Sequence[Run], row: Row) -> dict[str, Any]:
     """A row of the table, and its settings."""
     paper = _paper().get(same_but_for_seed(group[0].settings))
     name, printed = paper if paper else ("", {})
-    intervals = _intervals(row)
-    cells = []
-    for metric in HEADINGS:
-        value = row.metrics[metric][0]
-        theirs = printed.get(_PAPER_COLUMNS.get(metric, ""))
-        cells.append(
-            {
-                "value": "" if math.isnan(value) else value,
-                "text": row.cell(metric),
-                "interval": intervals.get(metric),
-                "paper": theirs and f"{theirs[0]:.2f} ± {theirs[1]:.2f}",
-            }
-        )
+    theirs = {PAPER_METRICS[column]: pair for column, pair in printed.items() if column in PAPER_METRICS}
     return {
         "label": row.label,
         "paper_name": name,
         "seeds": row.seeds,
         "rounds": min(row.rounds),
         "diverged": bool(row.diverged),
-        "cells": cells,
+        "cells": [_cell(row, metric, theirs.get(metric.name)) for metric in shown_in("report")],
         "toml": tomli_w.dumps(group[0].settings),
         "simulated": group[0].simulated,
         "command": f"fedfv run experiment.toml --seed {row.seeds[0]}",
@@ -65,27 +49,30 @@ def table_row(group: Sequence[Run], row: Row) -> dict[str, Any]:
     }
 
 
-def _intervals(row: Row) -> dict[str, str]:
-    """The mean over seeds of the bootstrap intervals of some metrics, as text; one without any width says nothing."""
-    found = {}
-    for metric in _BOOTSTRAPPED:
-        ends = []
-        for accuracies, sizes in zip(row.accuracies, row.test_sizes, strict=True):
-            counted = sizes > (1 if metric == "noise_corrected_std" else 0)
-            if int(counted.sum()) >= _FEW_CLIENTS:
-                ends.append(_interval(metric, accuracies[counted], sizes[counted]))
-        if len(ends) == len(row.seeds):
-            low, high = (f"{100 * end:.2f}" for end in torch.tensor(ends, dtype=torch.double).mean(dim=0).tolist())
-            if low != high:
-                found[metric] = f"[{low}, {high}]"
-    return found
+def _cell(row: Row, metric: Metric, printed: tuple[float, float] | None) -> dict[str, Any]:
+    value, _ = row.metrics[metric.name]
+    return {
+        "value": "" if math.isnan(value) else value,
+        "text": row.cell(metric.name),
+        "interval": _interval(row, metric),
+        "paper": printed and f"{printed[0]:.2f} ± {printed[1]:.2f}",
+    }
 
 
-def _interval(metric: str, accuracies: Tensor, sizes: Tensor) -> tuple[float, float]:
-    resamples = max(100, min(1000, 10**6 // len(accuracies)))
-    if metric == "noise_corrected_std":
-        return metrics.noise_corrected_interval(accuracies, sizes, seed=0, resamples=resamples)
-    return metrics.bootstrap_interval(metrics.METRICS[metric], accuracies, sizes, seed=0, resamples=resamples)
+def _interval(row: Row, metric: Metric) -> str | None:
+    """The mean over seeds of a metric's intervals, as text; None with few clients, or if it has no width to show."""
+    if metric.interval is None:
+        return None
+    ends = []
+    for accuracies, sizes in zip(row.accuracies, row.test_sizes, strict=True):
+        counted = sizes >= metric.least_test_size
+        count = int(counted.sum())
+        if count < _FEW_CLIENTS:
+            return None
+        resamples = max(100, min(1000, 10**6 // count))
+        ends.append(metric.interval(accuracies[counted], sizes[counted], seed=0, resamples=resamples))
+    low, high = map(metric.unit.text, torch.tensor(ends, dtype=torch.double).mean(dim=0).tolist())
+    return None if low == high else f"[{low}, {high}]"
 
 
 @cache

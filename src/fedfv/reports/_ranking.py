@@ -9,15 +9,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from fedfv.experiments import ConfigError, Experiment, RunDirectory, Setting
-from fedfv.metrics import METRICS, noise_corrected_std, over_seeds
+from fedfv.metrics import METRICS, over_seeds, shown_in
+from fedfv.reports._markdown import markdown_table
 from fedfv.reports._runs import Run, group_by_seed, read_all
 from fedfv.reports._summary import Row, rows_of
 
 RankOn = Literal["validation", "test"]
-
-_LESS_IS_BETTER = {"std", "variance", "noise_corrected_std", "cv", "angle", "gini", "kl_to_uniform", "atkinson"}
-_IN_PER_CENT = {"mean", "std", "noise_corrected_std", "worst", "best", "minimum", "maximum"}
-_SHOWN = ("mean", "std", "worst", "best")
 
 
 class Ranked(NamedTuple):
@@ -32,9 +29,8 @@ class Ranked(NamedTuple):
 
 def check_ranking(by: str, on: RankOn, experiments: Sequence[Experiment] = ()) -> None:
     """Refuses what these experiments cannot be ranked by, before they run."""
-    known = [*METRICS, "noise_corrected_std"]
-    if by not in known:
-        raise ConfigError.unknown("metric", by, known)
+    if not isinstance(by, str) or by not in METRICS:  # a file may give anything
+        raise ConfigError.unknown("metric", str(by), METRICS)
     if on not in ("validation", "test"):
         raise ConfigError(f'settings can be ranked on "validation" or "test" examples, got {on!r}.')
     if on == "validation" and any(_validates_nothing(each) for each in experiments):
@@ -52,7 +48,7 @@ def _validates_nothing(experiment: Experiment) -> bool:
 def rank(settings: Sequence[Setting], folder: Path, by: str, on: RankOn) -> list[Ranked]:
     """The settings of a sweep that have been run, the best first and those with a diverged seed last."""
     ranked = [each for setting in settings if (each := _ranked(setting, folder, by, on)) is not None]
-    sign = 1 if by in _LESS_IS_BETTER else -1
+    sign = 1 if METRICS[by].lower_is_better else -1
 
     def place(each: Ranked) -> tuple[int, bool, float]:
         return len(each.diverged), each.value is None, 0.0 if each.value is None else sign * each.value[0]
@@ -81,8 +77,7 @@ def _measure(run: Run, by: str, on: RankOn) -> float:
     accuracies = (last["validation"] if on == "validation" else last)["accuracies"]
     known = [(accuracy, size) for accuracy, size in zip(accuracies, sizes, strict=True) if accuracy is not None]
     values, counts = (torch.tensor(each) for each in zip(*known, strict=True))
-    metric = noise_corrected_std(values.double(), counts) if by == "noise_corrected_std" else METRICS[by](values)
-    return float(metric)
+    return float(METRICS[by].of(values, counts))
 
 
 def best_of_each_rule(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -132,32 +127,37 @@ def ranking_markdown(ranking: dict[str, Any]) -> str:
         [
             f"Each rule at its best by `{by}` on {on} examples; test accuracies in per cent, ± over seeds",
             "",
-            *_lines(list(best.values()), by, on),
+            _table(list(best.values()), by, on),
             "",
             *note,
             f"All {len(ranking['settings'])} settings",
             "",
-            *_lines(ranking["settings"], by, on),
+            _table(ranking["settings"], by, on),
             "",
         ]
     )
 
 
-def _lines(settings: Sequence[dict[str, Any]], by: str, on: str) -> list[str]:
-    apart = [] if on == "test" and by in _SHOWN else [f"{by} on {on}"]  # a column of its own for what decides
-    heads = [*apart, *_SHOWN]
-    lines = [f"| | setting | seeds | {' | '.join(heads)} |", "|---|---|---|" + "---|" * len(heads)]
+def _table(settings: Sequence[dict[str, Any]], by: str, on: str) -> str:
+    shown = [metric.name for metric in shown_in("ranking")]
+    apart = [] if on == "test" and by in shown else [f"{by} on {on}"]  # a column of its own for what decides
+    lines = []
     for place, setting in enumerate(settings, 1):
         said = f" (diverged with seed {', '.join(map(str, setting['diverged']))})" if setting.get("diverged") else ""
-        cells = ["-"] * len(heads)
-        if "metrics" in setting:
-            cells = [ranking_cell(by, **setting["value"]) if "value" in setting else "-" for _ in apart]
-            cells += [ranking_cell(name, **setting["metrics"][name]) for name in _SHOWN]
-        lines.append(f"| {place} | {setting['setting']}{said} | {len(setting['seeds'])} | {' | '.join(cells)} |")
-    return lines
+        found = setting.get("metrics", {})
+        cells = [_cell(by, setting.get("value")) for _ in apart] + [_cell(name, found.get(name)) for name in shown]
+        lines.append([str(place), setting["setting"] + said, str(len(setting["seeds"])), *cells])
+    return markdown_table(["", "setting", "seeds", *apart, *shown], lines)
+
+
+def _cell(metric: str, found: dict[str, float] | None) -> str:
+    return "-" if found is None else ranking_cell(metric, found["mean"], found["seed_std"])
 
 
 def ranking_cell(metric: str, mean: float, seed_std: float, between: str = " ± ") -> str:
-    """A metric as it stands in rankings: accuracies in per cent."""
-    unit, digits = (100, 2) if metric in _IN_PER_CENT else (1, 4)
-    return f"{unit * mean:.{digits}f}{between}{unit * seed_std:.{digits}f}"
+    """A metric as it stands in rankings: in its unit, always with its spread; a dash if there is no value.
+
+    >>> ranking_cell("worst", 0.25, 0.0), ranking_cell("cv", 0.25, 0.0)
+    ('25.00 ± 0.00', '0.2500 ± 0.0000')
+    """
+    return "-" if math.isnan(mean) else METRICS[metric].unit.text(mean, seed_std, between)

@@ -11,19 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.experiments import RunError, build_rule
-from fedfv.metrics import over_seeds, summary
+from fedfv.metrics import METRICS, over_seeds, summary
 from fedfv.reports._labels import labels
 from fedfv.reports._runs import Run, accuracies_of, group_by_seed, read_all, test_sizes_of
-
-HEADINGS = {
-    "mean": "mean",
-    "std": "std",
-    "noise_corrected_std": "less noise",
-    "worst": "worst 5 %",
-    "best": "best 5 %",
-    "gini": "Gini",
-}
-"""The metrics of a table, by name."""
 
 
 class Row(NamedTuple):
@@ -34,22 +24,21 @@ class Row(NamedTuple):
     seeds: list[int]
     rounds: list[int]  # after how many rounds each seed was last evaluated
     diverged: list[int]  # those of the seeds whose run diverged
-    metrics: dict[str, tuple[float, float]]  # mean and population standard deviation over the seeds
+    metrics: dict[str, tuple[float, float]]  # all of `METRICS`: mean and population standard deviation over the seeds
     clients: Int[Tensor, " N"]  # those that were evaluated with every seed
     accuracies: Float[Tensor, "seeds N"]  # of each of these
     test_sizes: Int[Tensor, "seeds N"]
     names: list[str]  # of these; empty if they have none
 
     def cell(self, metric: str, between: str = " ± ") -> str:
-        """A metric as it stands in tables: in per cent but for Gini, with its spread if there are seeds.
+        """A metric as it stands in tables: in its unit, with its spread if there are several seeds.
 
         A dash stands for a metric that these clients do not have.
         """
-        if math.isnan(self.metrics[metric][0]):
+        value, spread = self.metrics[metric]
+        if math.isnan(value):
             return "\u2013"
-        unit, digits = (1, 3) if metric == "gini" else (100, 2)
-        value, spread = (f"{unit * each:.{digits}f}" for each in self.metrics[metric])
-        return value + between + spread if len(self.seeds) > 1 else value
+        return METRICS[metric].unit.text(value, spread if len(self.seeds) > 1 else None, between)
 
 
 class Curve(NamedTuple):

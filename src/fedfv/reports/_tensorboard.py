@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedfv import metrics
 from fedfv.experiments import ConfigError, Progress
-
-_CLIENTS = {"mean": metrics.mean, "std": metrics.std, "worst 5 %": metrics.worst, "best 5 %": metrics.best}
+from fedfv.metrics import shown_in
 
 
 class TensorBoard:
@@ -46,13 +44,17 @@ class TensorBoard:
 
 
 def _scalars(record: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a record by the name under which they are shown; accuracies in per cent."""
+    """The numbers of a record by the name under which they are shown; metrics of the clients are in their unit.
+
+    A record of a round does not have the numbers of test examples, so metrics that need them are left out.
+    """
     found: dict[str, float] = {"train/replies": len(record["replied"])}
     if len(losses := _numbers(record.get("train_losses", []))):
         found["train/mean loss"] = float(losses.mean())
     if len(accuracies := _numbers(record.get("accuracies", []))):
         values = torch.from_numpy(accuracies)
-        found |= {f"clients/{name}": 100 * float(measure(values)) for name, measure in _CLIENTS.items()}
+        metrics = [metric for metric in shown_in("ranking") if not metric.needs_test_sizes]
+        found |= {f"clients/{metric.title}": metric.unit.factor * float(metric(values)) for metric in metrics}
     if "lens" in record:
         lens = {key: _numbers(record["lens"][key]) for key in ("cosines", "before", "after")}
         found |= {

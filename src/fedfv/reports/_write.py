@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from fedfv.experiments import Study
+from fedfv.metrics import shown_in
 from fedfv.reports._comparison import as_json, as_markdown
 from fedfv.reports._federations import called
 from fedfv.reports._figures import plot_clients, plot_curves, plot_lens, plot_run_curves, plot_tradeoff
+from fedfv.reports._markdown import markdown_table
 from fedfv.reports._results import PartResults, save_results
 from fedfv.reports._runs import Run
-from fedfv.reports._summary import HEADINGS, Row
+from fedfv.reports._summary import Row
 
 
 def write_study(
@@ -67,21 +69,25 @@ def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]], rows: Seque
 def write_run_tables(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[Path]:
     """The table of runs as Markdown, CSV and LaTeX, and what each client got as CSV."""
     folder.mkdir(parents=True, exist_ok=True)
-    heads = ["rule", "seeds", *HEADINGS.values()]
-    cells = [[row.label, str(len(row.seeds)), *(row.cell(metric) for metric in HEADINGS)] for row in rows]
-    files = [folder / f"runs.{ending}" for ending in ("md", "csv", "tex")]
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *cells]
-    files[0].write_text("".join(f"| {' | '.join(line)} |\n" for line in lines))
-    with files[1].open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["rule", "seeds", *(f"{metric}{of}" for metric in HEADINGS for of in ("", "_seed_std"))])
+    metrics = shown_in("report")
+    heads = ["rule", "seeds", *(metric.title for metric in metrics)]
+    cells = [[row.label, str(len(row.seeds)), *(row.cell(metric.name) for metric in metrics)] for row in rows]
+    markdown, tex = folder / "runs.md", folder / "runs.tex"
+    markdown.write_text(markdown_table(heads, cells, left=1) + "\n")
+    tex.write_text(_latex_table(heads, cells))
+    return [markdown, _write_runs(folder / "runs.csv", rows), tex, _write_clients(folder / "clients.csv", groups, rows)]
+
+
+def _write_runs(file: Path, rows: Sequence[Row]) -> Path:
+    """A line for each row, with the values as they are: shares, not per cent."""
+    names = [metric.name for metric in shown_in("report")]
+    with file.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["rule", "seeds", *(f"{name}{of}" for name in names for of in ("", "_seed_std"))])
         for row in rows:
-            values = [value for metric in HEADINGS for value in row.metrics[metric]]
+            values = [value for name in names for value in row.metrics[name]]
             writer.writerow([row.label, len(row.seeds), *values])
-    body = [" & ".join(map(_latex, line)) + r" \\" for line in [heads, *cells]]
-    lines_of_tex = [rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}", r"\hline", body[0], r"\hline", *body[1:]]
-    files[2].write_text("\n".join([*lines_of_tex, r"\hline", r"\end{tabular}"]) + "\n")
-    return [*files, _write_clients(folder / "clients.csv", groups, rows)]
+    return file
 
 
 def _write_clients(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> Path:
@@ -96,6 +102,12 @@ def _write_clients(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[R
                     name = run.names[client] if run.names else called([], client)
                     writer.writerow([row.label, run.seed, client, name, accuracy, size])
     return file
+
+
+def _latex_table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    head, *body = (" & ".join(map(_latex, line)) + r" \\" for line in [heads, *cells])
+    begin, end = rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}", r"\end{tabular}"
+    return "\n".join([begin, r"\hline", head, r"\hline", *body, r"\hline", end]) + "\n"
 
 
 _LATEX = {
