@@ -6,7 +6,6 @@ Data are random numbers of the right shape: what is measured does not depend on 
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -26,6 +25,7 @@ from fedfv.core import NO_BUFFERS, explained_step
 from fedfv.data import Federation, Index
 from fedfv.lens import look
 from fedfv.models import build_model, flatten
+from fedfv.runs import Look, Record
 from fedfv.sampling import Uniform
 from fedfv.simulation import simulate
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, evaluate, keep_freed_memory
@@ -74,7 +74,7 @@ def cifar_round() -> None:
 
     def step_and_look() -> str:
         _, direction, explanation = explained_step(rule, replies, server)
-        return json.dumps(look(replies, direction, explanation).to_record())
+        return Record.of_round(1, replies, lens=Look.of(look(replies, direction, explanation))).to_json()
 
     whole, aggregation, looked_at, product = median_seconds(
         lambda: step(rule, clients(server.round, chosen, server.params, NO_BUFFERS), server),

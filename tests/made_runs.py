@@ -3,25 +3,26 @@
 from pathlib import Path
 from typing import Any
 
-from fedfv.experiments import Experiment, RunDirectory
+from fedfv.experiments import Experiment
+from fedfv.runs import Fingerprint, Look, Opening, Record, RunDirectory, Scores
 from tests.experiments.helpers import tables
 
 
-def lens_of(clients: list[int], kept: list[int]) -> dict[str, Any]:
+def lens_of(clients: list[int], kept: list[int]) -> Look:
     """A round under the lens in which these clients replied."""
     m = len(clients)
-    return {
-        "clients": clients,
-        "shown": clients,
-        "lengths": [1.0] * m,
-        "cosines": [-0.5] * (m * (m - 1) // 2),
-        "before": [-0.1] * m,
-        "after": [0.1] * m,
-        "direction": 1.0,
-        "turned": 0.5,
-        "kept": kept,
-        "projected": [0.0 if client in kept else 0.3 for client in clients],
-    }
+    return Look(
+        clients=clients,
+        shown=clients,
+        lengths=[1.0] * m,
+        cosines=[-0.5] * (m * (m - 1) // 2),
+        before=[-0.1] * m,
+        after=[0.1] * m,
+        direction=1.0,
+        turned=0.5,
+        kept=kept,
+        projected=[0.0 if client in kept else 0.3 for client in clients],
+    )
 
 
 def make_run(
@@ -31,20 +32,20 @@ def make_run(
     sizes: list[int | None] | None = None,
     names: list[str] | None = None,
     test: str | None = None,
-    lens: dict[str, Any] | None = None,
+    lens: Look | None = None,
     flower: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
     """A finished run of one round, simulated or with the settings of a Flower strategy."""
-    settings = Experiment.from_dict({**tables(Path("data.npz"), rounds=1), **changes}) if flower is None else flower
+    settings = flower or Experiment.from_dict({**tables(Path("data.npz"), rounds=1), **changes}).to_dict()
     place = RunDirectory.create(path, settings)
-    opening: dict[str, Any] = {"round": 0, "names": names or [], "sizes": {"test": sizes or [50] * len(accuracies)}}
-    if test is not None:
-        opening["fingerprint"] = {"data": "0", "test": test, "model": []}
-    place.append({**opening, "accuracies": accuracies})
-    replied = [] if lens is None else lens["clients"]
-    last = {"round": 1, "replied": replied, "train_losses": [1.0] * len(replied), "accuracies": accuracies}
-    place.append(last if lens is None else {**last, "lens": lens})
+    fingerprint = None if test is None else Fingerprint(data="0", test=test, model=[])
+    opening = Opening(names=names or [], sizes={"test": sizes or [50] * len(accuracies)}, fingerprint=fingerprint)
+    scores = Scores(losses=[None] * len(accuracies), accuracies=accuracies)
+    place.append(Record(rounds_done=0, opening=opening, test=scores))
+    replied = [] if lens is None else lens.clients
+    losses = [1.0] * len(replied)
+    place.append(Record(rounds_done=1, replied=replied, train_losses=losses, test=scores, lens=lens))
     return path
 
 

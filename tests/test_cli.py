@@ -168,7 +168,7 @@ def test_an_interrupted_command_saves_and_says_how_to_go_on(experiment: Path, en
     assert child.returncode == 1
     assert "Interrupted and saved; the same command goes on from here" in said
     assert "Traceback" not in said
-    done = [json.loads(line)["round"] for line in Path("cut/records.jsonl").read_text().splitlines()]
+    done = [json.loads(line)["rounds_done"] for line in Path("cut/records.jsonl").read_text().splitlines()]
     assert done == list(range(len(done)))
 
 

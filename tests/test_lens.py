@@ -9,6 +9,7 @@ import torch
 from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, start
 from fedfv.core import ServerState, explained_step
 from fedfv.lens import Lens, look
+from fedfv.runs import External, Look
 from tests.helpers import make_replies, random_rounds
 
 RULES = [FedAvg(), AFL(0.1), QFedAvg(lr=0.1), FedFa(eta=0.1), FedMGDA(eta=0.1), FedFV(alpha=0.3, tau=3)]
@@ -72,7 +73,7 @@ def test_external_conflicts_name_the_absent_clients_and_what_was_removed_for_the
     (conflict,) = seen.external
     assert (conflict.round, conflict.clients.tolist()) == (0, [0])
     assert conflict.share == pytest.approx(0.6)
-    assert seen.to_record()["external"] == [[0, [0], 0.6]]
+    assert Look.of(seen).external == [External(round=0, clients=[0], share=0.6)]
 
 
 def test_a_round_of_zeros_has_no_conflicts_and_no_nan() -> None:
@@ -85,8 +86,8 @@ def test_a_round_of_zeros_has_no_conflicts_and_no_nan() -> None:
 
 def test_of_many_clients_the_matrix_shows_some_from_the_smallest_loss_to_the_largest() -> None:
     updates = torch.randn(500, 8, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    record = look(make_replies(updates), updates.mean(dim=0)).to_record()
-    assert len(record["shown"]) == 64
-    assert len(record["cosines"]) == 64 * 63 // 2
-    assert {record["shown"][0], record["shown"][-1]} == {499, 0}
-    assert len(record["after"]) == 500
+    record = Look.of(look(make_replies(updates), updates.mean(dim=0)))
+    assert len(record.shown) == 64
+    assert len(record.cosines) == 64 * 63 // 2
+    assert {record.shown[0], record.shown[-1]} == {499, 0}
+    assert len(record.after) == 500

@@ -15,6 +15,7 @@ from fedfv.cli._show import _describe
 from fedfv.experiments import Progress
 from fedfv.metrics import METRICS, Metric, Unit, bootstrap_interval, shown_in
 from fedfv.reports import TensorBoard, page_of, ranking_markdown, read_runs, summarise
+from fedfv.runs import Record, Scores
 from tests.experiments.helpers import write_data
 from tests.experiments.test_integrity import write_sweep
 from tests.made_runs import AVERAGE, make_run
@@ -154,7 +155,8 @@ def test_tensorboard_has_a_scalar_in_its_unit(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     board = TensorBoard(tmp_path / "board")
-    board(Progress(1, 2, [0.5], 2, {"round": 1, "replied": [0], "accuracies": [0.25, None, 0.25]}))
+    scores = Scores(losses=[None] * 3, accuracies=[0.25, None, 0.25])
+    board(Progress(1, 2, [0.5], 2, Record(rounds_done=1, replied=[0], test=scores)))
     board.close()
     events = EventAccumulator(str(tmp_path / "board"))
     events.Reload()

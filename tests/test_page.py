@@ -10,8 +10,9 @@ import torch
 
 from fedfv import FedAvg, FedFV, metrics
 from fedfv.cli import main
-from fedfv.experiments import Progress, RunDirectory, changed, paper_study, run
+from fedfv.experiments import Progress, RunDirectory, changed, experiment_of, paper_study, run
 from fedfv.reports import TensorBoard, group_by_seed, page_of, read_runs, rows_of
+from fedfv.runs import Look, Opening, Record, Scores
 from fedfv.training import LocalSGD
 from tests.experiments.helpers import small, write_data
 
@@ -46,13 +47,13 @@ def test_numbers_are_those_of_the_records(folder: Path) -> None:
     assert (average["label"], fair["label"]) == ("FedAvg()", "FedFV(alpha=0.1, tau=2)")
     for row, name in ((average, "average"), (fair, "fair")):
         evaluations = [
-            [record for record in RunDirectory(folder / f"{name}-{seed}").records() if "accuracies" in record]
+            [record for record in RunDirectory(folder / f"{name}-{seed}").records() if record.test is not None]
             for seed in (0, 3)
         ]
         accuracies = torch.tensor(
-            [[record["accuracies"] for record in each] for each in evaluations], dtype=torch.double
+            [[record.test.accuracies for record in each] for each in evaluations], dtype=torch.double
         )
-        assert row["curve"]["rounds"] == [record["round"] for record in evaluations[0]]
+        assert row["curve"]["rounds"] == [record.rounds_done for record in evaluations[0]]
         assert row["curve"]["mean"] == percent(metrics.mean(accuracies).mean(dim=0))
         assert row["curve"]["std"] == percent(metrics.std(accuracies).mean(dim=0))
         assert row["each"]["by_seed"] == [percent(each) for each in accuracies[:, -1]]
@@ -69,17 +70,17 @@ def test_the_lens_of_the_page_is_that_of_the_records(folder: Path) -> None:
         "FedAvg(), seed 0",
         "FedAvg(), seed 3",
     ]
-    records = [record for record in RunDirectory(folder / "fair-0").records() if "lens" in record]
-    assert [look["round"] for look in lens[0]["looks"]] == [record["round"] for record in records]
+    records = [record for record in RunDirectory(folder / "fair-0").records() if record.lens is not None]
+    assert [look["round"] for look in lens[0]["looks"]] == [record.rounds_done for record in records]
     for look, record in zip(lens[0]["looks"], records, strict=True):
-        assert {key: look[key] for key in record["lens"]} == record["lens"]
-        assert look["against"] == pytest.approx(
-            sum(cosine < 0 for cosine in record["lens"]["after"]) / len(record["replied"])
-        )
+        for name in ("clients", "lengths", "shown", "cosines", "before", "after", "turned", "projected", "kept"):
+            assert look[name] == getattr(record.lens, name)
+        assert look["external"] == [[each.round + 1, each.clients, each.share] for each in record.lens.external]
+        assert look["against"] == pytest.approx(sum(cosine < 0 for cosine in record.lens.after) / len(record.replied))
 
 
 def test_runs_of_the_same_rule_are_told_apart_by_what_differs(folder: Path, tmp_path: Path) -> None:
-    first = RunDirectory(folder / "fair-0").experiment()
+    first = experiment_of(RunDirectory(folder / "fair-0"))
     for name, lr in (("slow", 0.01), ("fast", 0.5)):
         run(changed(first, training=LocalSGD(lr=lr)), tmp_path / name)
     runs, _ = read_runs([folder / "fair-0", tmp_path / "slow", tmp_path / "fast", folder / "average-0"])
@@ -110,12 +111,12 @@ def test_broken_input_is_shown_as_what_it_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("cut", "older", "garbled", "strange"):
-        copy = RunDirectory.create(tmp_path / name, RunDirectory(folder / "fair-0").experiment())
+        copy = RunDirectory.create(tmp_path / name, RunDirectory(folder / "fair-0").settings())
         (copy.path / "records.jsonl").write_bytes((folder / "fair-0/records.jsonl").read_bytes())
     with open(tmp_path / "cut/records.jsonl", "ab") as file:
         file.write(b'{"round": 99, "accura')
     text = (tmp_path / "older/experiment.toml").read_text()
-    (tmp_path / "older/experiment.toml").write_text("method = 'fedfv'\n" + text)
+    (tmp_path / "older/experiment.toml").write_text(text.replace("[aggregator]", "[method]"))
     (tmp_path / "garbled/records.jsonl").write_bytes(b"\x00\xff\n{}\n")
     (tmp_path / "strange/records.jsonl").write_text('{"round": 0, "accuracies": [1], "sizes": {"test": [3, 4]}}\n')
     (tmp_path / "empty").mkdir()
@@ -136,7 +137,7 @@ def test_broken_input_is_shown_as_what_it_is(
 
 
 def test_a_run_that_goes_on_can_be_reported(folder: Path, tmp_path: Path) -> None:
-    copy = RunDirectory.create(tmp_path / "going", RunDirectory(folder / "fair-0").experiment())
+    copy = RunDirectory.create(tmp_path / "going", RunDirectory(folder / "fair-0").settings())
     lines = (folder / "fair-0/records.jsonl").read_bytes().splitlines(keepends=True)
     (copy.path / "records.jsonl").write_bytes(b"".join(lines[:-2]))
     assert re.search(r"going has done \d+ of \d+ rounds", page_of(*read_runs([tmp_path / "going"])))
@@ -144,29 +145,29 @@ def test_a_run_that_goes_on_can_be_reported(folder: Path, tmp_path: Path) -> Non
 
 def test_many_clients_make_a_page_that_is_not_large(tmp_path: Path) -> None:
     clients, asked = 10_000, 1000
-    place = RunDirectory.create(tmp_path / "run", small(tmp_path / "data.npz", rounds=2000))
+    place = RunDirectory.create(tmp_path / "run", small(tmp_path / "data.npz", rounds=2000).to_dict())
     generator = torch.Generator().manual_seed(0)
-    place.append({"round": 0, "names": [], "sizes": {"test": [50] * clients}, "accuracies": [0.1] * clients})
-    lens = {
-        "clients": list(range(asked)),
-        "lengths": [1.0] * asked,
-        "shown": list(range(64)),
-        "cosines": [0.1234] * (64 * 63 // 2),
+    first = Scores(losses=[None] * clients, accuracies=[0.1] * clients)
+    place.append(Record(rounds_done=0, opening=Opening(sizes={"test": [50] * clients}), test=first))
+    lens = Look(
+        clients=list(range(asked)),
+        lengths=[1.0] * asked,
+        shown=list(range(64)),
+        cosines=[0.1234] * (64 * 63 // 2),
         **{name: [0.1234] * asked for name in ("before", "after", "projected")},
-        "direction": 1.0,
-        "turned": 0.5,
-        "kept": [],
-    }
+        direction=1.0,
+        turned=0.5,
+    )
     for round in range(20, 2001, 20):
         accuracies = torch.rand(clients, generator=generator).double()
         place.append(
-            {
-                "round": round,
-                "replied": list(range(asked)),
-                "train_losses": [1.0] * asked,
-                "accuracies": accuracies.tolist(),
-                "lens": lens,
-            }
+            Record(
+                rounds_done=round,
+                replied=list(range(asked)),
+                train_losses=[1.0] * asked,
+                test=Scores(losses=[None] * clients, accuracies=accuracies.tolist()),
+                lens=lens,
+            )
         )
     page = page_of(*read_runs([place.path]))
     row = data_of(page)["rows"][0]
@@ -200,25 +201,39 @@ def test_tensorboard_sees_what_is_recorded(tmp_path: Path, monkeypatch: pytest.M
     events = EventAccumulator(str(tmp_path / "board" / "run"), size_guidance={"histograms": 0})
     events.Reload()
     records = RunDirectory(tmp_path / "run").records()
-    evaluated = [record for record in records[1:] if "accuracies" in record]
+    evaluated = [record for record in records[1:] if record.test is not None]
     means = {event.step: event.value for event in events.Scalars("clients/mean")}
     assert means == pytest.approx(
-        {record["round"]: 100 * sum(record["accuracies"]) / len(record["accuracies"]) for record in evaluated}, rel=1e-5
+        {each.rounds_done: 100 * sum(each.test.accuracies) / len(each.test.accuracies) for each in evaluated}, rel=1e-5
     )
-    assert [event.step for event in events.Histograms("clients/accuracy")] == [record["round"] for record in evaluated]
-    assert len(events.Scalars("train/mean loss")) == sum(bool(record["replied"]) for record in records[1:])
+    steps = [event.step for event in events.Histograms("clients/accuracy")]
+    assert steps == [record.rounds_done for record in evaluated]
+    assert len(events.Scalars("train/mean loss")) == sum(bool(record.replied) for record in records[1:])
 
 
 def test_tensorboard_leaves_out_what_is_no_number(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     nan = float("nan")
-    lens = {"cosines": [None, nan, -0.5], "before": [None, -1.0], "after": [nan], "turned": None}
-    record = {"replied": [0, 1], "train_losses": [None, nan], "accuracies": [0.5, nan], "losses": [None, nan]}
+    lens = Look(
+        clients=[0, 1],
+        shown=[0, 1],
+        lengths=[1.0, 1.0],
+        direction=1.0,
+        cosines=[None, nan, -0.5],
+        before=[None, -1.0],
+        after=[nan],
+        turned=None,
+    )
+    first = Scores(accuracies=[0.5, nan], losses=[None, nan])
+    second = Scores(accuracies=[None, 1.0], losses=[None, nan])
     board = TensorBoard(tmp_path / "board")
     board(Progress(0, 2, [0.5], None))
-    board(Progress(1, 2, [0.5], 2, {"round": 1, **record, "lens": lens}))
-    board(Progress(2, 2, [0.5], 2, {"round": 2, **record, "accuracies": [None, 1.0], "train_losses": [2.0, 4.0]}))
+    replied = [0, 1]
+    one = Record(rounds_done=1, replied=replied, train_losses=[None, nan], test=first, lens=lens)
+    two = Record(rounds_done=2, replied=replied, train_losses=[2.0, 4.0], test=second)
+    board(Progress(1, 2, [0.5], 2, one))
+    board(Progress(2, 2, [0.5], 2, two))
     board.close()
     events = EventAccumulator(str(tmp_path / "board"))
     events.Reload()

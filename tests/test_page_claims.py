@@ -24,6 +24,7 @@ from fedfv.reports import (
     write_run_figures,
     write_run_tables,
 )
+from fedfv.runs import Look
 from tests.made_runs import AVERAGE, FLOWER, lens_of, make_run
 from tests.test_page import data_of
 
@@ -168,8 +169,8 @@ def test_the_lens_that_is_drawn_has_the_names_of_its_own_run(tmp_path: Path, mon
     drawn: list[list[str]] = []
     whole = fedfv.reports._write.plot_lens
 
-    def plot_lens(record: dict[str, Any], names: list[str]) -> Figure:
-        figure = whole(record, names)
+    def plot_lens(lens: Look, round: int, names: list[str]) -> Figure:
+        figure = whole(lens, round, names)
         drawn.append(texts_of(figure)[:2])
         return figure
 

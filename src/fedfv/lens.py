@@ -1,6 +1,6 @@
 """The conflict lens: which clients' updates conflict in a round, what a rule does about it, and who pays."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -12,7 +12,6 @@ from fedfv.core import Explanation, ExternalConflict, Replies
 __all__ = ["Lens", "look"]
 
 _SHOWN = 64  # clients in the matrix of cosines; more are no picture that can be read
-_DIGITS = 4
 
 
 class Lens(NamedTuple):
@@ -29,27 +28,6 @@ class Lens(NamedTuple):
     projected: Float[Tensor, " m"] | None  # how far the rule moved each update, as a share of its length, if it says
     kept: Int[Tensor, " k"]  # the clients whose updates the rule did not change
     external: tuple[ExternalConflict, ...]  # with clients that were absent
-
-    def to_record(self) -> dict[str, Any]:
-        """As plain numbers of a few digits; of the symmetric matrix what is above the diagonal, row by row."""
-        above = torch.triu_indices(len(self.shown), len(self.shown), offset=1)
-        record = {
-            "clients": self.clients.tolist(),
-            "lengths": [float(f"{each:.{_DIGITS}g}") for each in self.lengths.tolist()],
-            "shown": self.clients[self.shown].tolist(),
-            "cosines": _rounded(self.cosines[above[0], above[1]]),
-            "before": _rounded(self.before),
-            "after": _rounded(self.after),
-            "direction": float(f"{self.direction:.{_DIGITS}g}"),
-            "turned": round(self.turned, _DIGITS),
-        }
-        if self.projected is not None:
-            record |= {"projected": _rounded(self.projected), "kept": self.kept.tolist()}
-        if self.external:
-            record["external"] = [
-                [each.round, each.clients.tolist(), round(each.share, _DIGITS)] for each in self.external
-            ]
-        return record
 
 
 def look(replies: Replies, direction: Float[Tensor, " d"], explanation: Explanation | None = None) -> Lens:
@@ -102,7 +80,3 @@ def _spread_over(losses: Float[Tensor, " m"]) -> Int[Tensor, " s"]:
 
 def _ratio(top: Tensor, bottom: Tensor) -> Tensor:
     return torch.where(bottom > 0, top / bottom, 0.0)
-
-
-def _rounded(values: Tensor) -> list[float]:
-    return [round(each, _DIGITS) for each in values.tolist()]

@@ -15,7 +15,16 @@ import torch
 from fedfv import core
 from fedfv.cli import main
 from fedfv.data import load_partition
-from fedfv.experiments import ConfigError, DivergedError, Progress, RunDirectory, RunError, build_federation, run
+from fedfv.experiments import (
+    ConfigError,
+    DivergedError,
+    Progress,
+    RunDirectory,
+    RunError,
+    build_federation,
+    experiment_of,
+    run,
+)
 from fedfv.metrics import METRICS
 from fedfv.reports import read_runs
 from tests.experiments.helpers import small, tables, write_data
@@ -54,7 +63,7 @@ def test_a_directory_in_use_is_refused_also_to_the_same_process(tmp_path: Path, 
     refused: list[str] = []
 
     def start_again(where: Progress) -> None:
-        if where.round == 3:
+        if where.rounds_done == 3:
             with pytest.raises(RunError) as caught:
                 run(small(data), tmp_path / "run")
             refused.append(str(caught.value))
@@ -94,7 +103,7 @@ def test_what_the_owner_does_not_cut_keeps_its_bytes_and_its_date(tmp_path: Path
 
 def interrupted(experiment: Any, directory: Path, after: int = 4) -> None:
     def interrupt(where: Progress) -> None:
-        if where.round == after:
+        if where.rounds_done == after:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -147,7 +156,7 @@ def test_a_finished_run_goes_on_if_more_rounds_are_asked_for(tmp_path: Path, dat
     run(small(data, rounds=20), tmp_path / "alone")
     run(small(data, rounds=10), tmp_path / "run")
     run(small(data, rounds=20), tmp_path / "run")
-    assert RunDirectory(tmp_path / "run").experiment().rounds == 20
+    assert experiment_of(RunDirectory(tmp_path / "run")).rounds == 20
     assert records_of(tmp_path / "run") == records_of(tmp_path / "alone")
     with pytest.raises(ConfigError, match=r"it differs in `rounds`; 20 rounds are done"):
         run(small(data, rounds=15), tmp_path / "run")
@@ -212,17 +221,17 @@ def test_validation_examples_are_evaluated_and_recorded(tmp_path: Path, data: Pa
     place = run(small(data), tmp_path / "run")
     federation = build_federation(small(data))
     for record in place.records():
-        assert ("validation" in record) == ("accuracies" in record)
-    accuracies = place.records()[-1]["validation"]["accuracies"]
+        assert (record.validation is not None) == (record.test is not None)
+    accuracies = place.records()[-1].validation.accuracies
     counts = np.array(accuracies) * federation.validation.sizes.numpy()
     assert np.allclose(counts, counts.round())
-    assert accuracies != place.records()[-1]["accuracies"]
+    assert accuracies != place.records()[-1].test.accuracies
 
 
 def test_a_federation_without_validation_examples_has_no_such_records(tmp_path: Path, data: Path) -> None:
     partition = {"kind": "by-column", "fractions": [0.8, 0.0, 0.2]}
     place = run(small(data, partition=partition), tmp_path / "run")
-    assert not any("validation" in record for record in place.records())
+    assert not any(record.validation is not None for record in place.records())
 
 
 def test_clients_without_examples_of_a_part_are_recorded_as_unknown(tmp_path: Path, data: Path) -> None:
@@ -236,9 +245,9 @@ def test_clients_without_examples_of_a_part_are_recorded_as_unknown(tmp_path: Pa
     assert len(load_partition(tmp_path / "partition.npz")[2][0]) == 0
     partition = {"kind": "from-file", "path": str(tmp_path / "partition.npz")}
     last = run(small(data, partition=partition), tmp_path / "run").records()[-1]
-    for seen in (last, last["validation"]):
-        assert seen["accuracies"][0] is None
-        assert None not in seen["accuracies"][1:]
+    for scores in (last.test, last.validation):
+        assert scores.accuracies[0] is None
+        assert None not in scores.accuracies[1:]
 
 
 def _toml(folder: Path, data: Path) -> Path:
@@ -263,9 +272,9 @@ def test_settings_are_chosen_on_validation_examples_unless_asked_otherwise(
     for setting, value in zip(ranking["settings"], values, strict=True):
         folder = Path("sweeps/swept/runs") / setting["setting"]
         lasts = [RunDirectory(folder / f"seed-{seed}").records()[-1] for seed in (0, 1)]
-        assert value == pytest.approx(np.mean([last["validation"]["accuracies"] for last in lasts]), abs=1e-6)
+        assert value == pytest.approx(np.mean([last.validation.accuracies for last in lasts]), abs=1e-6)
         assert setting["metrics"]["mean"]["mean"] == pytest.approx(
-            np.mean([last["accuracies"] for last in lasts]), abs=1e-6
+            np.mean([last.test.accuracies for last in lasts]), abs=1e-6
         )
     assert "mean on validation" in Path("sweeps/swept/ranking.md").read_text()
     ranking, values = ranked("--rank-on", "test")

@@ -45,7 +45,7 @@ def test_what_is_finished_is_left_alone(tmp_path: Path) -> None:
 def test_a_directory_of_another_experiment_is_refused_before_anything_runs(tmp_path: Path) -> None:
     wanted = experiments(tmp_path)
     last = list(wanted)[-1]
-    RunDirectory.create(last, small(tmp_path / "data.npz", seed=7))
+    RunDirectory.create(last, small(tmp_path / "data.npz", seed=7).to_dict())
     with pytest.raises(ConfigError, match="seed-2 holds another experiment"):
         run_many(wanted)
     assert not any((path / "records.jsonl").exists() for path in wanted)

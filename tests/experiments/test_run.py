@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedfv.aggregators import AGGREGATORS
-from fedfv.experiments import ConfigError, Experiment, RunDirectory, RunError, run
+from fedfv.experiments import ConfigError, Experiment, RunDirectory, RunError, experiment_of, run
 from fedfv.experiments._run import Progress
 from tests.experiments.helpers import small, tables, write_data
 
@@ -40,13 +40,13 @@ def test_a_run_records_raw_values_of_its_clients(tmp_path: Path, data: Path) -> 
     seen: list[Progress] = []
     place = run(small(data), tmp_path / "run", watch=seen.append)
     records = place.records()
-    assert [record["round"] for record in records] == list(range(13))
-    assert [record["round"] for record in records if "accuracies" in record] == [0, 5, 10, 12]
-    assert records[0]["sizes"] == {"train": [24] * 6, "validation": [3] * 6, "test": [3] * 6}
+    assert [record.rounds_done for record in records] == list(range(13))
+    assert [record.rounds_done for record in records if record.test is not None] == [0, 5, 10, 12]
+    assert records[0].opening.sizes == {"train": [24] * 6, "validation": [3] * 6, "test": [3] * 6}
     for record in records[1:]:
-        assert len(record["replied"]) == len(record.get("train_losses", [])) <= 3
-    assert [where.round for where in seen] == list(range(13))
-    assert place.experiment() == small(data)
+        assert len(record.replied) == len(record.train_losses) <= 3
+    assert [where.rounds_done for where in seen] == list(range(13))
+    assert experiment_of(place) == small(data)
     assert json.loads((place.path / "environment.json").read_text())["packages"]["torch"]
     assert not list(place.path.glob(".*")), "temporary files are left"
 
@@ -65,8 +65,8 @@ def test_a_round_without_replies_leaves_the_model_and_says_so(tmp_path: Path, da
     sampling = {"kind": "availability", "pattern": pattern}
     place = run(small(data, sampling=sampling, evaluate_every=1), tmp_path / "run", watch=seen.append)
     records = place.records()
-    assert records[2]["replied"] == []
-    assert records[2]["losses"] == records[1]["losses"]
+    assert records[2].replied == []
+    assert records[2].test == records[1].test
     assert [where.replied for where in seen[1:]] == [6, 0] * 6
 
 
@@ -75,23 +75,25 @@ def test_an_interrupted_run_saves_and_goes_on(tmp_path: Path, data: Path) -> Non
     run(small(data), whole)
 
     def interrupt(where: Progress) -> None:
-        if where.round == 7:
+        if where.rounds_done == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(small(data), cut, watch=interrupt)
-    assert RunDirectory(cut).records()[-1]["round"] == 7
+    assert RunDirectory(cut).records()[-1].rounds_done == 7
     seen: list[Progress] = []
     run(small(data), cut, watch=seen.append)
-    assert seen[0].round == 7
+    assert seen[0].rounds_done == 7
     assert records_of(cut) == records_of(whole)
 
 
 CHILD = """
 import json, sys
-from fedfv.experiments import Experiment, _run
-_run._SAVE_AFTER = 0.01  # so that checkpoints and records are often apart
-_run.run(Experiment.from_dict(json.loads(sys.argv[1])), sys.argv[2], watch=lambda where: print(where.round, flush=True))
+from fedfv.experiments import Experiment, run
+from fedfv.runs import _recorder
+_recorder._SAVE_AFTER = 0.01  # so that checkpoints and records are often apart
+experiment = Experiment.from_dict(json.loads(sys.argv[1]))
+run(experiment, sys.argv[2], watch=lambda where: print(where.rounds_done, flush=True))
 """
 
 
@@ -112,7 +114,7 @@ def test_killed_at_a_random_round_and_resumed_the_records_are_identical(tmp_path
     assert child.returncode == -signal.SIGKILL
     place = RunDirectory(cut)
     assert 5 <= len(place.records()) < 121
-    run(place.experiment(), cut)
+    run(experiment_of(place), cut)
     assert records_of(cut) == records_of(whole), f"killed after round {stop}"
 
 
@@ -121,7 +123,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path, data: Path) -> None:
     before = records_of(tmp_path / "run")
     seen: list[Progress] = []
     run(small(data), tmp_path / "run", watch=seen.append)
-    assert [where.round for where in seen] == [12]
+    assert [where.rounds_done for where in seen] == [12]
     assert records_of(tmp_path / "run") == before
 
 
@@ -245,7 +247,7 @@ def test_models_with_batch_normalisation_run_and_resume(tmp_path: Path, data: Pa
     run(small(data, model=model), whole)
 
     def interrupt(where: Progress) -> None:
-        if where.round == 4:
+        if where.rounds_done == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

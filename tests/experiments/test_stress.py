@@ -19,8 +19,8 @@ KILLS, ROUNDS = 5, 4000  # kills of each rule; rounds that take a process some s
 
 COMMAND = """
 import sys
-from fedfv.experiments import _run
-_run._SAVE_AFTER = 0.2  # so that there are checkpoints between the kills
+from fedfv.runs import _recorder
+_recorder._SAVE_AFTER = 0.2  # so that there are checkpoints between the kills
 from fedfv.cli import main
 sys.exit(main(["run", "small.toml", "--out", "run"]))
 """
@@ -37,7 +37,7 @@ class Reader(threading.Thread):
     def run(self) -> None:
         while not self.stopped.is_set():
             try:
-                rounds = [record["round"] for record in self.place.records()]
+                rounds = [record.rounds_done for record in self.place.records()]
                 runs, _ = read_runs([self.place.path])
                 if runs:
                     page_of(runs)

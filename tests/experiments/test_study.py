@@ -87,7 +87,7 @@ def check_against_the_record(row: str, seed: int, folder: Path) -> None:
     (recorded,) = load_results(ROOT / "results" / "table3.npz", study)
     (chosen,) = part.find([row])
     directory = run(part.run_of(chosen, seed), run_path(folder, part, chosen, seed))
-    found = [record["accuracies"] for record in directory.records() if "accuracies" in record]
+    found = [record.test.accuracies for record in directory.records() if record.test is not None]
     expected = recorded.accuracies(row)[recorded.seeds[row].index(seed)]
     assert found[-1] == expected[-1].tolist()
     # On the way an image may be taken for another class where two are all but equally likely.

@@ -59,7 +59,7 @@ def final(directory: Path) -> torch.Tensor:
 
 
 def replied(directory: Path) -> list[list[int]]:
-    return [record["replied"] for record in RunDirectory(directory).records()[1:]]
+    return [record.replied for record in RunDirectory(directory).records()[1:]]
 
 
 def wait_for_round(directory: Path, round: int) -> None:
@@ -79,7 +79,7 @@ def test_a_run_is_what_the_rule_alone_makes_of_the_same_replies(federation: Loop
 def test_nan_and_a_wrong_shape_cost_their_clients_the_round(federation: Loopback, tmp_path: Path) -> None:
     number = federation.submit(APP, {"directory": str(tmp_path / "run"), "rounds": 1, "nan": 0, "shape": 2})
     assert federation.wait(number, 120) == "finished:completed"
-    assert RunDirectory(tmp_path / "run").records()[1]["rejected"] == [[0, "not-finite"], [2, "arrays"]]
+    assert RunDirectory(tmp_path / "run").records()[1].rejected == [(0, "not-finite"), (2, "arrays")]
     assert torch.equal(final(tmp_path / "run"), replayed([[1]])[-1].params)
 
 
@@ -105,7 +105,7 @@ def test_a_client_that_was_killed_is_protected_by_the_history(federation: Loopba
     who = replied(tmp_path / "run")
     assert who[0] == [0, 1, 2]
     assert who[-1] == [0, 1]
-    assert RunDirectory(tmp_path / "run").records()[-1]["rejected"] == [[2, "silent"]]
+    assert RunDirectory(tmp_path / "run").records()[-1].rejected == [(2, "silent")]
     protecting, forgetting = replayed(who, tau=1), replayed(who, tau=0)
     assert torch.equal(final(tmp_path / "run"), protecting[-1].params)
     # The last update of the lost client, and what the next round does to it with a memory and without.
@@ -122,7 +122,7 @@ def test_the_example_over_tls_equals_the_simulator(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FedFV(alpha=0.667, tau=0)" in done.stdout
     networked, simulated = (RunDirectory(tmp_path / "runs" / name).records() for name in ("network", "simulator"))
-    assert [record["accuracies"] for record in networked] == [record["accuracies"] for record in simulated]
+    assert [record.test.accuracies for record in networked] == [record.test.accuracies for record in simulated]
     torch.testing.assert_close(final(tmp_path / "runs/network"), final(tmp_path / "runs/simulator"), rtol=0, atol=1e-7)
 
 

@@ -1,6 +1,5 @@
 """Any rule as a Flower strategy: the same as in the simulator, whatever clients do."""
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from fedfv.experiments import ConfigError, RunError
 from fedfv.flower import FairStrategy, fair_app, fair_client
 from fedfv.models import build_model, flatten, flatten_buffers
 from fedfv.reports import summarise
+from fedfv.runs import RunDirectory
 from fedfv.seeding import rng
 from fedfv.simulation import simulate
 from fedfv.training import BatchedClients, LocalSGD, LoopClients
@@ -359,13 +359,13 @@ def test_a_server_that_was_killed_goes_on_as_if_nothing_had_happened(rule: Any, 
 
 def test_records_are_those_of_a_simulated_run_and_can_be_reported(tmp_path: Path) -> None:
     run(make_strategy(directory=tmp_path / "run"), make_grid(), 2)
-    records = [json.loads(line) for line in (tmp_path / "run" / "records.jsonl").read_text().splitlines()]
-    assert [record["round"] for record in records] == [0, 1, 2]
-    assert records[0]["sizes"]["test"] == SIZES
-    assert len(records[-1]["accuracies"]) == 4
-    assert len(records[-1]["replied"]) == COUNT
+    records = RunDirectory(tmp_path / "run").records()
+    assert [record.rounds_done for record in records] == [0, 1, 2]
+    assert records[0].opening.sizes["test"] == SIZES
+    assert len(records[-1].test.accuracies) == 4
+    assert len(records[-1].replied) == COUNT
     (row,) = summarise([tmp_path / "run"])
-    assert row.accuracies.tolist() == [records[-1]["accuracies"]]
+    assert row.accuracies.tolist() == [records[-1].test.accuracies]
 
 
 def test_a_directory_of_another_rule_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def watching(rounds: int) -> Iterator[Callable[[Where], None]]:
         return
     with Progress(*_COLUMNS, console=err) as bar:
         task = bar.add_task("starting", total=rounds)
-        yield lambda where: bar.update(task, completed=where.round, description=_describe(where))
+        yield lambda where: bar.update(task, completed=where.rounds_done, description=_describe(where))
 
 
 @contextmanager
@@ -73,12 +73,13 @@ def _lines() -> Callable[[Where], None]:
 
     def watch(where: Where) -> None:
         nonlocal last, first
-        first = where.round if first is None else first
+        first = where.rounds_done if first is None else first
         now = time.monotonic()
-        if now > last + 10 or where.round in (first, where.rounds):
-            said = f"round {where.round} of {where.rounds}: {_describe(where)}"
-            if first < where.round < where.rounds:
-                said += f", {(now - begin) / (where.round - first) * (where.rounds - where.round):.0f} s left"
+        if now > last + 10 or where.rounds_done in (first, where.rounds):
+            said = f"round {where.rounds_done} of {where.rounds}: {_describe(where)}"
+            if first < where.rounds_done < where.rounds:
+                left = (now - begin) / (where.rounds_done - first) * (where.rounds - where.rounds_done)
+                said += f", {left:.0f} s left"
             err.print(said, highlight=False, soft_wrap=True)
             last = now
 

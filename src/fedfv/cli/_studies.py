@@ -15,7 +15,6 @@ from fedfv.experiments import (
     ConfigError,
     Experiment,
     RunDirectory,
-    held,
     paper_study,
     run_many,
     settings_of,
@@ -32,6 +31,7 @@ from fedfv.reports import (
     write_ranking,
     write_study,
 )
+from fedfv.runs import held
 
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at a time, each in a process of its own; default one for each core.")

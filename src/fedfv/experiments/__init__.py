@@ -3,9 +3,8 @@
 from fedfv.errors import ConfigError, DivergedError, RunError
 from fedfv.experiments._build import build_federation
 from fedfv.experiments._bundled import bundled
-from fedfv.experiments._lock import held
 from fedfv.experiments._many import ManyProgress, run_many
-from fedfv.experiments._run import Progress, run
+from fedfv.experiments._run import Progress, experiment_of, run
 from fedfv.experiments._spec import (
     IID,
     PARTITIONS,
@@ -26,9 +25,9 @@ from fedfv.experiments._spec import (
     build_rule,
     changed,
 )
-from fedfv.experiments._store import RunDirectory, layer
 from fedfv.experiments._study import PAPER, Claim, Part, Study, StudyRow, paper_study, run_path
 from fedfv.experiments._sweep import Setting, folder_name, settings_of
+from fedfv.runs import RunDirectory
 
 __all__ = [
     "IID",
@@ -63,9 +62,8 @@ __all__ = [
     "build_rule",
     "bundled",
     "changed",
+    "experiment_of",
     "folder_name",
-    "held",
-    "layer",
     "paper_study",
     "run",
     "run_many",

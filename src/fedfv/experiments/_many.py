@@ -17,9 +17,9 @@ from fedfv._openmp import children_wait_passively
 from fedfv.data import Dataset, Federation
 from fedfv.errors import DivergedError, RunError
 from fedfv.experiments._build import load_data
-from fedfv.experiments._run import Progress, run
+from fedfv.experiments._run import Progress, completed, experiment_of, run
 from fedfv.experiments._spec import Experiment
-from fedfv.experiments._store import RunDirectory
+from fedfv.runs import RunDirectory
 
 _LOOK_EVERY = 0.5  # seconds
 _ENDINGS = (signal.SIGINT, signal.SIGTERM)
@@ -53,7 +53,10 @@ def run_many(
         data: where to look for data files first.
         watch: is told now and then how far all of them are.
     """
-    places = {RunDirectory.create(path, experiment): experiment.rounds for path, experiment in experiments.items()}
+    places = {
+        RunDirectory.create(path, experiment.to_dict(), completed): experiment.rounds
+        for path, experiment in experiments.items()
+    }
 
     def look() -> list[RunDirectory]:
         """Tells how far all are; returns those that have not ended."""
@@ -69,10 +72,11 @@ def run_many(
         return
     cores = os.cpu_count() or 1
     jobs = min(jobs or cores, len(left))
+    earlier = active_children()  # workers of a call before may still be ending
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin, (max(1, cores // jobs),)) as pool:
         with children_wait_passively():
             running = {pool.submit(_run_one, place.path, data) for place in left}
-        processes = active_children()
+        processes = [process for process in active_children() if process not in earlier]
         try:
             while running:
                 ended, running = wait(running, _LOOK_EVERY, FIRST_COMPLETED)
@@ -98,7 +102,7 @@ def _begin(threads: int) -> None:
 
 
 def _run_one(path: Path, folder: str | Path | None) -> None:
-    experiment = RunDirectory(path).experiment()
+    experiment = experiment_of(RunDirectory(path))
     ending: list[int] = []  # the signal to end, once it has come
 
     def watch(progress: Progress) -> None:

@@ -1,6 +1,5 @@
 """The loop around the round loop: evaluate, record, save, resume."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,29 +7,28 @@ from typing import Any, NamedTuple
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from fedfv.core import Clients, NotFiniteError, ServerState, from_tensors, start, to_tensors
+from fedfv.core import Clients, NotFiniteError, ServerState, start
 from fedfv.data import Dataset, Federation
 from fedfv.errors import ConfigError, DivergedError
 from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler, device_of, output_of
 from fedfv.experiments._spec import Experiment
-from fedfv.experiments._store import RunDirectory, layer
 from fedfv.lens import look
 from fedfv.models import flatten, flatten_buffers
+from fedfv.runs import Fingerprint, Look, Opening, Record, Recorder, RunDirectory, Scores, layer
 from fedfv.simulation import Round, simulate
 from fedfv.training import Evaluation, evaluate, keep_freed_memory
 
-_SAVE_AFTER = 30.0  # seconds between checkpoints
 _FEW = 10  # clients that a sentence names
 
 
 class Progress(NamedTuple):
     """Where a run is: the rounds it has done, and what was last seen of its clients."""
 
-    round: int
+    rounds_done: int
     rounds: int
     accuracies: list[float | None]  # None for a client without test examples
     replied: int | None  # how many clients did in the last round; None before the first
-    record: dict[str, Any] | None = None  # of the last round
+    record: Record | None = None  # of the last round
 
 
 def run(
@@ -59,63 +57,85 @@ def run(
         clients, sample = build_clients(experiment, federation, model), build_sampler(experiment, federation)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    with RunDirectory.own(directory, experiment) as place:
-        _run(experiment, federation, model, clients, sample, place, watch)
+    with RunDirectory.own(directory, experiment.to_dict(), completed) as place:
+        _run(_Parts(experiment, federation, model, clients, sample), place, watch)
     return place
 
 
-def _run(
-    experiment: Experiment,
-    federation: Federation,
-    model: nn.Module,
-    clients: Clients,
-    sample: Callable[[int], Int[Tensor, " m"]],
-    place: RunDirectory,
-    watch: Callable[[Progress], None],
-) -> None:
-    rule, rounds = experiment.aggregator, experiment.rounds
+def experiment_of(place: RunDirectory) -> Experiment:
+    """The experiment of a run directory, if it was simulated."""
+    return Experiment.from_dict(place.settings())
+
+
+def completed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with every default spelled out; those of another engine, or of a rule that is gone, as they are."""
+    try:
+        return Experiment.from_dict(settings).to_dict()
+    except ConfigError:
+        return settings
+
+
+class _Parts(NamedTuple):
+    """An experiment, and the objects that run it."""
+
+    experiment: Experiment
+    federation: Federation
+    model: nn.Module
+    clients: Clients
+    sample: Callable[[int], Int[Tensor, " m"]]
+
+    def scores(self, server: ServerState[Any]) -> dict[str, Scores]:
+        """How the model serves all clients, on test examples and on validation examples if there are any."""
+        params, buffers, loss = output_of(self.experiment, server), server.buffers, self.experiment.model.loss
+        test = evaluate(self.federation, self.model, params, buffers, loss, "test")
+        bad = (test.sizes > 0) & ~test.losses.isfinite()
+        if bad.any():
+            raise NotFiniteError("test losses", bad.nonzero().flatten().tolist())
+        found = {"test": _scores(test)}
+        if self.federation.validation.sizes.any():
+            validation = evaluate(self.federation, self.model, params, buffers, loss, "validation")
+            found["validation"] = _scores(validation)
+        return found
+
+    def record(self, turn: Round[Any]) -> Record:
+        """The record of a round, evaluated and under the lens where that is due."""
+        done, experiment, lens = turn.server.round, self.experiment, None
+        if (
+            turn.direction is not None
+            and turn.replies is not None
+            and self._due(done, experiment.lens_every or experiment.evaluate_every)
+        ):
+            lens = Look.of(look(turn.replies, turn.direction, turn.explanation))
+        scores = self.scores(turn.server) if self._due(done, experiment.evaluate_every) else {}
+        return Record.of_round(done, turn.replies, lens=lens, **scores)
+
+    def _due(self, done: int, every: int) -> bool:
+        return done % every == 0 or done == self.experiment.rounds
+
+
+def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) -> None:
     if (sentence := place.diverged()) is not None:
         raise DivergedError(f"{place.path} {sentence}")
-
-    def due(done: int, every: int) -> bool:
-        return done % every == 0 or done == rounds
-
-    def evaluation(server: ServerState[Any]) -> dict[str, Any]:
-        judged = (federation, model, output_of(experiment, server), server.buffers, experiment.model.loss)
-        return _seen(evaluate(*judged, part="test"), evaluate(*judged, part="validation"))
-
-    fingerprint = _fingerprint(federation, model)
-    if (tensors := place.resume(fingerprint)) is not None:
-        server = from_tensors(rule, tensors)
-    else:
-        server = start(rule, federation.num_clients, flatten(model), flatten_buffers(model))
-        place.append(_opening(federation, fingerprint, evaluation(server)))
-        place.save(to_tensors(server))
-    accuracies: list[float | None] = next(
-        record["accuracies"] for record in reversed(place.records()) if "accuracies" in record
-    )
-    watch(Progress(server.round, rounds, accuracies, None))
-
-    done, saved = server, time.monotonic()
+    experiment, federation, model, clients, sample = parts
+    recorder = Recorder(place, experiment.aggregator, fingerprint := _fingerprint(federation, model))
+    server = recorder.resume()
+    if server is None:
+        server = start(experiment.aggregator, federation.num_clients, flatten(model), flatten_buffers(model))
+        recorder.open(server, _opening(federation, fingerprint), **parts.scores(server))
+    accuracies = next(record.test.accuracies for record in reversed(place.records()) if record.test is not None)
+    watch(Progress(server.round, experiment.rounds, accuracies, None))
     try:
-        for turn in simulate(clients, rule, sample, done, rounds):
-            server = turn.server
-            seen = evaluation(server) if due(server.round, experiment.evaluate_every) else {}
-            looked = due(server.round, experiment.lens_every or experiment.evaluate_every)
-            record = _record(turn, looked) | seen
-            place.append(record)
-            done = server
-            accuracies = seen.get("accuracies", accuracies)
-            watch(Progress(server.round, rounds, accuracies, len(record["replied"]), record))
-            if server.round == rounds or time.monotonic() > saved + _SAVE_AFTER:
-                place.save(to_tensors(server))
-                saved = time.monotonic()
+        for turn in simulate(clients, experiment.aggregator, sample, server, experiment.rounds):
+            server, record = turn.server, parts.record(turn)
+            recorder.add(server, record, save=server.round == experiment.rounds)
+            accuracies = accuracies if record.test is None else record.test.accuracies
+            watch(Progress(server.round, experiment.rounds, accuracies, len(record.replied or []), record))
     except KeyboardInterrupt:
-        place.save(to_tensors(done))
+        recorder.save()
         raise
     except NotFiniteError as error:
-        place.save(to_tensors(done))
-        sentence = _diverged(done.round + 1, error, experiment.training.lr)
+        recorder.save()
+        sentence = _diverged(place.rounds_done() + 1, error, experiment.training.lr)
         place.diverge(sentence)
         raise DivergedError(f"{place.path} {sentence}") from None
 
@@ -129,45 +149,24 @@ def _diverged(round: int, error: NotFiniteError, lr: float) -> str:
     )
 
 
-def _fingerprint(federation: Federation, model: nn.Module) -> dict[str, Any]:
-    """What decides a run beside its settings, since files and functions that these name can change."""
-    return {
-        "data": federation.digest(),
-        "test": federation.digest(["test"]),
-        "model": [layer(name, each.dtype, each.shape) for name, each in model.state_dict().items()],
-    }
+def _fingerprint(federation: Federation, model: nn.Module) -> Fingerprint:
+    return Fingerprint(
+        data=federation.digest(),
+        test=federation.digest(["test"]),
+        model=[layer(name, each.dtype, each.shape) for name, each in model.state_dict().items()],
+    )
 
 
-def _opening(federation: Federation, fingerprint: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
+def _opening(federation: Federation, fingerprint: Fingerprint) -> Opening:
     sizes = {part: getattr(federation, part).sizes.tolist() for part in ("train", "validation", "test")}
-    return {"round": 0, "names": federation.names, "sizes": sizes, "fingerprint": fingerprint, **seen}
+    return Opening(names=list(federation.names), sizes=sizes, fingerprint=fingerprint)
 
 
-def _record(turn: Round[Any], with_lens: bool) -> dict[str, Any]:
-    """The reports of the clients that replied in a round, and their conflicts."""
-    server, replies, direction, explanation = turn
-    if replies is None or direction is None:
-        return {"round": server.round, "replied": []}
-    record = {"round": server.round, "replied": replies.clients.tolist(), "train_losses": replies.losses.tolist()}
-    if measured := replies.all_measured():
-        record["measured"] = {name: values.tolist() for name, values in measured.items()}
-    return record | ({"lens": look(replies, direction, explanation).to_record()} if with_lens else {})
-
-
-def _seen(test: Evaluation, validation: Evaluation) -> dict[str, Any]:
-    """How the model serves all clients: on test examples, and on those by which settings are chosen, if there are any.
-
-    None stands for a client without examples.
-    """
-    bad = (test.sizes > 0) & ~test.losses.isfinite()
-    if bad.any():
-        raise NotFiniteError("test losses", bad.nonzero().flatten().tolist())
-    seen = _values(test)
-    return seen | {"validation": _values(validation)} if validation.sizes.any() else seen
-
-
-def _values(evaluation: Evaluation) -> dict[str, Any]:
-    return {
-        name: [value if size else None for value, size in zip(values.tolist(), evaluation.sizes.tolist(), strict=True)]
-        for name, values in (("losses", evaluation.losses), ("accuracies", evaluation.accuracies))
-    }
+def _scores(evaluation: Evaluation) -> Scores:
+    """None stands for a client without examples."""
+    sizes = evaluation.sizes.tolist()
+    losses, accuracies = (
+        [value if size else None for value, size in zip(values.tolist(), sizes, strict=True)]
+        for values in (evaluation.losses, evaluation.accuracies)
+    )
+    return Scores(losses=losses, accuracies=accuracies)

@@ -161,8 +161,6 @@ class Availability:
     dropout: Share = 0.0
 
 
-SIMULATED = ("auto", "loop", "batched", None)  # the engines of an experiment, and none if it does not say
-
 SAMPLINGS: dict[str, Any] = {"uniform": Uniform, "by-size": BySize, "everyone": Everyone, "availability": Availability}
 
 

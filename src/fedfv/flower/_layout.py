@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv.core import Buffers
-from fedfv.experiments import layer
+from fedfv.runs import layer
 
 Kind = Literal["parameter", "value", "count"]
 

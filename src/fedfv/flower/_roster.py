@@ -10,7 +10,7 @@ from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedfv.experiments import RunError
+from fedfv.errors import RunError
 from fedfv.flower._contract import CLIENT, WHO
 from fedfv.flower._inbox import Rejected
 

@@ -14,30 +14,19 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedfv.aggregators import AGGREGATORS
-from fedfv.core import (
-    Aggregator,
-    Replies,
-    ServerState,
-    Step,
-    answer,
-    check_rule,
-    explained_step,
-    from_tensors,
-    needs,
-    skip,
-    start,
-    to_tensors,
-    with_learning_rate,
-)
-from fedfv.experiments import RunDirectory
+from fedfv.core import Aggregator, ServerState, check_rule, explained_step, needs, skip, start, with_learning_rate
 from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND
 from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
+from fedfv.flower._outgoing import Outgoing
 from fedfv.flower._roster import Roster
-from fedfv.importing import name_of
+from fedfv.flower._settings import settings_of
 from fedfv.lens import look
+from fedfv.metrics import METRICS
+from fedfv.runs import Fingerprint, Look, Opening, Record, Recorder, RunDirectory, Scores
 from fedfv.seeding import rng
+
+_SHOWN = ("mean", "std", "worst", "minimum")  # metrics of the clients' accuracies, in the results of Flower
 
 
 class FairStrategy(Strategy):
@@ -103,10 +92,6 @@ class FairStrategy(Strategy):
         self.timeout, self.ttl, self.wait = timeout, timeout if ttl is None else ttl, wait
         self.buffers = tuple(buffers)
         self.directory = None if directory is None else Path(directory)
-        self.server: ServerState[Any]
-        self._step: Step[Any] | None = None
-        self._current: ArrayRecord | None = None
-        self._answer: ArrayRecord | None = None
 
     def start(
         self,
@@ -127,78 +112,70 @@ class FairStrategy(Strategy):
         if train_config is not None and isinstance(lr := train_config.get("lr"), float):
             self.aggregator = with_learning_rate(self.aggregator, lr)
         check_rule(self.aggregator)
-        with self._own_directory(train_config or ConfigRecord()) as self._place:
-            return self._start(
-                grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config or ConfigRecord(), evaluate_fn
+        with self._own_directory(train_config or ConfigRecord()) as place:
+            self._layout = Layout.of(initial_arrays, self.buffers)
+            self._roster = Roster(self.num_clients, self.wait, self.timeout, self.ttl)
+            self._sent: list[Message] = []
+            self._rounds = num_rounds
+            self._fingerprint = Fingerprint(model=self._layout.described())
+            self._recorder = None
+            if place is not None:
+                self._recorder = Recorder(place, self.aggregator, self._fingerprint, save_after=0)
+            self._begin(grid, initial_arrays, evaluate_config or ConfigRecord(), timeout)
+            before = self.server.round
+            central = None if evaluate_fn is None else lambda round, arrays: evaluate_fn(before + round, self.arrays)
+            result = super().start(
+                grid, self._model.trained, num_rounds - before, timeout, train_config, evaluate_config, central
             )
+            result.arrays = self.arrays
+            return result
 
-    def _start(
-        self,
-        grid: Grid,
-        initial_arrays: ArrayRecord,
-        num_rounds: int,
-        timeout: float,
-        train_config: ConfigRecord | None,
-        evaluate_config: ConfigRecord,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None,
-    ) -> Result:
-        self._layout = Layout.of(initial_arrays, self.buffers)
-        self._roster = Roster(self.num_clients, self.wait, self.timeout, self.ttl)
-        self._sent: list[Message] = []
-        self._rounds = num_rounds
-        tensors = None if self._place is None else self._place.resume({"model": self._layout.described()})
+    def _begin(self, grid: Grid, initial_arrays: ArrayRecord, evaluate_config: ConfigRecord, timeout: float) -> None:
+        """The server where the run was cut off, or before its first round."""
+        server = None if self._recorder is None else self._recorder.resume()
         self._roster.there(grid, max(self.min_replies, self._wanted(self.num_clients)))
-        if tensors is None:
-            params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type("parameter"))
-            buffers = self._layout.read(initial_arrays, params)
-            self._move(start(self.aggregator, self.num_clients, params, buffers))
-            self._open(grid, evaluate_config, timeout)
-        else:
-            self._move(from_tensors(self.aggregator, tensors))
-            self._tell_resumed(num_rounds)
-        before = self.server.round
-        central = None if evaluate_fn is None else lambda round, arrays: evaluate_fn(before + round, self.arrays)
-        result = super().start(
-            grid, self._trained, num_rounds - before, timeout, train_config, evaluate_config, central
-        )
-        result.arrays = self.arrays
-        return result
+        if server is not None:
+            self._model = Outgoing(self._layout, self.aggregator, server)
+            self._tell_resumed()
+            return
+        params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type("parameter"))
+        buffers = self._layout.read(initial_arrays, params)
+        server = start(self.aggregator, self.num_clients, params, buffers)
+        self._model = Outgoing(self._layout, self.aggregator, server)
+        messages = list(self.configure_evaluate(0, self.arrays, evaluate_config, grid))
+        answers = grid.send_and_receive(messages, timeout=timeout) if messages else []
+        seen = self._evaluated(answers)
+        if self._recorder is not None:
+            sizes = {"test": [seen[client].size if client in seen else None for client in range(self.num_clients)]}
+            opening = Opening(sizes=sizes, fingerprint=self._fingerprint)
+            self._recorder.open(server, opening, self._scores(seen))
 
     def _own_directory(self, train_config: ConfigRecord) -> AbstractContextManager[RunDirectory | None]:
         if self.directory is None:
             return nullcontext()
-        return RunDirectory.own(self.directory, self._settings(train_config))
+        return RunDirectory.own(self.directory, settings_of(self, train_config))
 
-    def _tell_resumed(self, num_rounds: int) -> None:
+    def _tell_resumed(self) -> None:
         done = self.server.round
-        if done < num_rounds:
-            log(INFO, "FairStrategy: going on after round %d of %d", done, num_rounds)
+        if done < self._rounds:
+            log(INFO, "FairStrategy: going on after round %d of %d", done, self._rounds)
         else:
             log(
                 WARNING,
                 "FairStrategy: nothing is run, since the run in %s has done %d rounds already and %d were asked for; "
                 "ask for more rounds to go on with it, or choose another directory",
-                *(self.directory, done, num_rounds),
+                *(self.directory, done, self._rounds),
             )
+
+    @property
+    def server(self) -> ServerState[Any]:
+        """Where the run is."""
+        return self._model.server
 
     @property
     def arrays(self) -> ArrayRecord:
         """The model that the rule answers with."""
-        if (params := answer(self.aggregator, self.server)) is self.server.params:
-            return self._trained
-        if self._answer is None:
-            self._answer = self._layout.record(params, self.server.buffers)
-        return self._answer
-
-    @property
-    def _trained(self) -> ArrayRecord:
-        """The model that clients train, which is turned into arrays once a round."""
-        if self._current is None:
-            self._current = self._layout.record(self.server.params, self.server.buffers)
-        return self._current
-
-    def _move(self, server: ServerState[Any]) -> None:
-        self.server, self._current, self._answer = server, None, None
+        return self._model.answer
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -206,7 +183,7 @@ class FairStrategy(Strategy):
         """The model to each of the chosen clients."""
         there = self._roster.there(grid, self.min_replies)
         chosen = self._draw("sample", there, min(len(there), self._wanted(len(there))))
-        record = RecordDict({ARRAYS: self._trained, CONFIG: self._with_round(config)})
+        record = RecordDict({ARRAYS: self._model.trained, CONFIG: self._with_round(config)})
         return self._ask(MessageType.TRAIN, record, {client: there[client] for client in chosen})
 
     def aggregate_train(
@@ -220,25 +197,27 @@ class FairStrategy(Strategy):
         good, wrong = read_training(answers, self._layout, self.server, needs(self.aggregator))
         self._log(rejected := self._roster.duplicates + rejected + wrong)
         count = 0 if good is None else len(good.clients)
-        if good is None or count < self.min_replies:
+        used = good is not None and count >= self.min_replies
+        done = self.server.round + 1
+        if good is not None and used:
+            server, direction, explanation = explained_step(self.aggregator, good, self.server)
+            looked = self._recorder is not None and self._due(done)
+            lens = Look.of(look(good, direction, explanation)) if looked else None
+            self._record = Record.of_round(done, good, lens=lens)
+        else:
             log(
                 WARNING,
                 "round %d: %d good replies of %d asked for, so the model stays as it is",
-                self.server.round,
-                count,
-                len(self._sent),
+                *(done - 1, count, len(self._sent)),
             )
-            self._replies, self._step = None, None
-            self._move(skip(self.server))
-        else:
-            self._replies, self._step = good, explained_step(self.aggregator, good, self.server)
-            self._move(self._step.server)
-        self._rejected = rejected
-        metrics = MetricRecord({"replies": count, "used": int(self._step is not None)})
+            server, self._record = skip(self.server), Record.of_round(done, None)
+        self._record = dataclasses.replace(self._record, rejected=[(each.client, each.kind) for each in rejected])
+        self._model.move(server)
+        metrics = MetricRecord({"replies": count, "used": int(used)})
         for kind in KINDS:
             if number := sum(each.kind == kind for each in rejected):
                 metrics[f"rejected-{kind}"] = number
-        return None if self._step is None else self._trained, metrics
+        return self._model.trained if used else None, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -255,10 +234,9 @@ class FairStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The accuracies of the clients; and, since the round is over, its record and its checkpoint."""
-        answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
-        seen, wrong = read_evaluation(answers, self.accuracy_key)
-        self._log(rejected + wrong)
-        self._record(self._replies, self._rejected, seen)
+        seen = self._evaluated(replies)
+        if self._recorder is not None:
+            self._recorder.add(self.server, dataclasses.replace(self._record, test=self._scores(seen)))
         if not seen:
             return None
         accuracies = torch.tensor([each.accuracy for each in seen.values()], dtype=torch.double)
@@ -266,33 +244,28 @@ class FairStrategy(Strategy):
             {
                 "clients": list(seen),
                 "accuracies": accuracies.tolist(),
-                "mean": float(accuracies.mean()),
-                "std": float(accuracies.std(correction=0)),
-                "worst": float(accuracies.min()),
+                **{name: float(METRICS[name](accuracies)) for name in _SHOWN},
             }
+        )
+
+    def _evaluated(self, replies: Iterable[Message]) -> dict[int, Evaluated]:
+        answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
+        seen, wrong = read_evaluation(answers, self.accuracy_key)
+        self._log(rejected + wrong)
+        return seen
+
+    def _scores(self, seen: dict[int, Evaluated]) -> Scores | None:
+        if not seen:
+            return None
+        everyone = [seen.get(client) for client in range(self.num_clients)]
+        return Scores(
+            losses=[each and each.loss for each in everyone], accuracies=[each and each.accuracy for each in everyone]
         )
 
     def summary(self) -> None:
         """Logs what is about to run."""
         log(INFO, "\t├──> Rule: %s", self.aggregator)
         log(INFO, "\t└──> Clients: %d, rounds done: %d", self.num_clients, self.server.round)
-
-    def _settings(self, train_config: ConfigRecord) -> dict[str, Any]:
-        """What two runs that share a directory must have in common."""
-        name = name_of(type(self.aggregator), AGGREGATORS, "aggregator")
-        rule = {"name": name, **dataclasses.asdict(self.aggregator)}  # type: ignore[call-overload]
-        tables = {
-            "engine": "flower",
-            "seed": self.seed,
-            "num_clients": self.num_clients,
-            "fraction": self.fraction,
-            "min_replies": self.min_replies,
-            "accuracy_key": self.accuracy_key,
-            "buffers": list(self.buffers),
-            "aggregator": rule,
-            "train_config": {key: _plain(value) for key, value in train_config.items()},
-        }
-        return tables | ({} if self.count is None else {"count": self.count})
 
     def _with_round(self, config: ConfigRecord) -> ConfigRecord:
         done = self.server.round
@@ -316,44 +289,3 @@ class FairStrategy(Strategy):
     def _log(self, rejected: Iterable[Rejected]) -> None:
         for client, kind, reason in rejected:
             log(WARNING, "round %d, client %d: %s: %s", self.server.round, client, kind, reason)
-
-    def _open(self, grid: Grid, config: ConfigRecord, timeout: float) -> None:
-        """The first record: how the initial model serves the clients."""
-        self._replies, self._step, self._rejected = None, None, []
-        messages = self.configure_evaluate(0, self.arrays, config, grid)
-        self.aggregate_evaluate(0, grid.send_and_receive(messages, timeout=timeout) if messages else [])
-
-    def _record(self, replies: Replies | None, rejected: Sequence[Rejected], seen: dict[int, Evaluated]) -> None:
-        if self._place is None:
-            return
-        record: dict[str, Any] = {"round": self.server.round}
-        if self.server.round == 0:
-            sizes = [seen[client].size if client in seen else None for client in range(self.num_clients)]
-            fingerprint = {"model": self._layout.described()}
-            record |= {"names": [], "sizes": {"test": sizes}, "fingerprint": fingerprint}
-        elif replies is not None:
-            record |= {
-                "replied": replies.clients.tolist(),
-                "train_losses": replies.losses.tolist(),
-            }
-            if measured := replies.all_measured():
-                record["measured"] = {name: values.tolist() for name, values in measured.items()}
-            if self._step is not None and self._due(self.server.round):
-                record["lens"] = look(replies, self._step.direction, self._step.explanation).to_record()
-        else:
-            record["replied"] = []
-        if rejected:
-            record["rejected"] = [[each.client, each.kind] for each in rejected]
-        if seen:
-            everyone = [seen.get(client) for client in range(self.num_clients)]
-            record["losses"] = [each and each.loss for each in everyone]
-            record["accuracies"] = [each and each.accuracy for each in everyone]
-        self._place.append(record)
-        self._place.save(to_tensors(self.server))
-
-
-def _plain(value: Any) -> Any:
-    """A value of a configuration as TOML can hold it."""
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value.hex() if isinstance(value, bytes) else value

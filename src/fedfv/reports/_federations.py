@@ -59,7 +59,7 @@ def how_apart(groups: Sequence[Sequence[Run]]) -> Callable[[int, int], Apart | N
 
 def _difference(one: Run, other: Run) -> Apart | None:
     """By the fingerprints of the test data; without these, by names and sizes, and by what was asked for."""
-    prints = [(run.records[0].get("fingerprint") or {}).get("test") for run in (one, other)]
+    prints = [run.opening.fingerprint and run.opening.fingerprint.test for run in (one, other)]
     if all(prints):
         return None if prints[0] == prints[1] else "data"
     if not (_same_names(one, other) and _same_sizes(one, other)):
@@ -83,7 +83,7 @@ def _same_names(one: Run, other: Run) -> bool:
 
 
 def _same_sizes(one: Run, other: Run) -> bool:
-    first, second = (run.records[0]["sizes"]["test"] for run in (one, other))
+    first, second = (run.opening.sizes["test"] for run in (one, other))
     if first == second:
         return True
     return len(first) == len(second) and all(
@@ -100,7 +100,7 @@ def clusters(groups: Sequence[Sequence[Run]], apart: Callable[[int, int], Apart 
             return why is None
         one, other = groups[first][0], groups[second][0]
         asked = all(_asked(one, key) == _asked(other, key) for key in _DATA)
-        same_count = len(one.records[0]["sizes"]["test"]) == len(other.records[0]["sizes"]["test"])
+        same_count = len(one.opening.sizes["test"]) == len(other.opening.sizes["test"])
         return asked and same_count and _same_names(one, other)
 
     found: list[list[int]] = []

@@ -19,6 +19,7 @@ from fedfv.reports._federations import BARS, called, roster
 from fedfv.reports._results import PartResults
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row, curve_of
+from fedfv.runs import Look
 
 # Okabe and Ito's colours, which people who see fewer colours can tell apart; after them they begin again, lighter.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
@@ -154,22 +155,21 @@ def plot_run_curves(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> Fig
     return figure
 
 
-def plot_lens(record: dict[str, Any], names: Sequence[str] = ()) -> Figure:
+def plot_lens(lens: Look, round: int, names: Sequence[str] = ()) -> Figure:
     """Which updates of a round conflict, and for whom the step works or does not."""
-    lens = record["lens"]
-    labels = [called(names, client) for client in lens["shown"]]
+    labels = [called(names, client) for client in lens.shown]
     size = len(labels)
     above = np.zeros((size, size))
-    above[np.triu_indices(size, 1)] = lens["cosines"]
+    above[np.triu_indices(size, 1)] = lens.cosines
     cosines = above + above.T + np.eye(size)
     figure = Figure(figsize=(8, 3.6), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2)
     shades = LinearSegmentedColormap.from_list("conflict to agreement", ["#D55E00", "#F7F7F7", "#0072B2"])
     image = left.imshow(cosines, cmap=shades, vmin=-1, vmax=1)
     figure.colorbar(image, ax=left, label="cosine", shrink=0.8)
-    left.set(title=f"updates of round {record['round']}", xlabel="from the smallest loss to the largest")
-    places = [lens["clients"].index(client) for client in lens["shown"]]
-    before, after = (np.array(lens[key])[places] for key in ("before", "after"))
+    left.set(title=f"updates of round {round}", xlabel="from the smallest loss to the largest")
+    places = [lens.clients.index(client) for client in lens.shown]
+    before, after = (np.array(values)[places] for values in (lens.before, lens.after))
     right.hlines(range(size), before, after, color="#999999", linewidth=0.8)
     right.plot(before, range(size), "o", mfc="none", color="#D55E00", label="with the plain mean")
     right.plot(after, range(size), "o", color="#0072B2", label="with the step")

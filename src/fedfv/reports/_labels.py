@@ -4,15 +4,48 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from fedfv.experiments import build_rule
+from fedfv.aggregators import AGGREGATORS
+from fedfv.core import learning_rate_field, title
 from fedfv.reports._runs import Run
 
-_ALWAYS = {"FedFV": ("alpha", "tau")}  # hyper-parameters that a label has even where they have their default
 _NOT_TUNED = ("device", "engine", "evaluate_every", "lens_every")  # settings that decide how, not what
 _FEW = 3  # settings that can stand in a label
 _SHORT = 30  # characters of a value that can
+
+
+class Rule(NamedTuple):
+    """A rule as settings describe it; nothing that they name is imported."""
+
+    title: str
+    values: dict[str, Any]  # its hyper-parameters but for seeds, since a row has several of these
+    shown: frozenset[str]  # those that a label has in any case
+
+    @classmethod
+    def of(cls, settings: dict[str, Any]) -> "Rule":
+        """The rule of a run. A rule of this package shows what is not its default, and what it always shows.
+
+        Of other rules all hyper-parameters are shown, since their defaults are not known.
+
+        >>> Rule.of({"aggregator": {"name": "mine.rules:Mine", "beta": 2}}).title
+        'Mine'
+        """
+        values = {key: value for key, value in settings["aggregator"].items() if key not in ("name", "seed")}
+        name = str(settings["aggregator"]["name"])
+        kind: Any = AGGREGATORS.get(name)
+        if kind is None:
+            return cls(name.rpartition(":")[2], values, frozenset(values))
+        defaults = {each.name: each.default for each in dataclasses.fields(kind)}
+        if (field := learning_rate_field(kind)) is not None:
+            defaults[field] = settings.get("training", {}).get("lr")
+        changed = {key for key, value in values.items() if value != defaults.get(key)}
+        return cls(title(kind), values, frozenset(changed) | frozenset(getattr(kind, "always_shown", ())))
+
+    def label(self, also: Collection[str] = ()) -> str:
+        """The title, with the hyper-parameters that are shown in any case and those that are named."""
+        shown = [f"{key}={value!r}" for key, value in self.values.items() if key in self.shown or key in also]
+        return f"{self.title}({', '.join(shown)})"
 
 
 def labels(groups: Sequence[Sequence[Run]]) -> list[str]:
@@ -21,8 +54,8 @@ def labels(groups: Sequence[Sequence[Run]]) -> list[str]:
     Where too many settings differ, a label has those that tell it from others of the same rule. Where these do not
     help, as for a simulated run and one on a network, it has the name of the directory.
     """
-    rules = [build_rule(group[0].settings["aggregator"]) for group in groups]
-    titles = [label(rule, _differing(rule, rules)) for rule in rules]
+    rules = [Rule.of(group[0].settings) for group in groups]
+    titles = [rule.label(_differing(rule, rules)) for rule in rules]
     settings = [_flat(group[0].settings) for group in groups]
     texts = [_with_settings(titles, settings, place) for place in range(len(groups))]
     return [
@@ -30,26 +63,10 @@ def labels(groups: Sequence[Sequence[Run]]) -> list[str]:
     ]
 
 
-def label(rule: Any, also: Collection[str] = ()) -> str:
-    """The rule with the hyper-parameters that are not the default, and with those that are named.
-
-    >>> from fedfv import FedAvg, FedFV
-    >>> label(FedFV(alpha=0.5)), label(FedAvg()), label(FedAvg(), also=["weighting"])
-    ('FedFV(alpha=0.5, tau=1)', 'FedAvg()', "FedAvg(weighting='size')")
-    """
-    title = type(rule).__name__
-    named = {*also, *_ALWAYS.get(title, ())}
-    values = {each.name: getattr(rule, each.name) for each in dataclasses.fields(rule)}
-    fields = [each for each in dataclasses.fields(rule) if each.name != "seed"]  # a row has several of these
-    told = [each for each in fields if each.name in named or values[each.name] != each.default]
-    return f"{title}({', '.join(f'{each.name}={values[each.name]!r}' for each in told)})"
-
-
-def _differing(rule: Any, rules: Sequence[Any]) -> list[str]:
-    """The hyper-parameters in which the rules of this kind differ; seeds are no hyper-parameters."""
-    others = [other for other in rules if type(other) is type(rule)]
-    names = [each.name for each in dataclasses.fields(rule) if each.name != "seed"]
-    return [name for name in names if any(getattr(other, name) != getattr(rule, name) for other in others)]
+def _differing(rule: Rule, rules: Sequence[Rule]) -> list[str]:
+    """The hyper-parameters in which the rules of this title differ."""
+    others = [other for other in rules if other.title == rule.title]
+    return [name for name in rule.values if any(other.values.get(name) != rule.values[name] for other in others)]
 
 
 def _with_settings(titles: Sequence[str], settings: Sequence[dict[str, Any]], place: int) -> str:

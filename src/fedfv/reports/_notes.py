@@ -12,7 +12,7 @@ def notes_of(runs: Sequence[Run], groups: Sequence[Sequence[Run]], rows: Sequenc
     notes = repeated(runs)
     for group, row in zip(groups, rows, strict=True):
         for run in group:
-            wanted, done = run.settings.get("rounds"), run.records[-1]["round"]
+            wanted, done = run.settings.get("rounds"), run.records[-1].rounds_done
             if run.diverged is not None:
                 notes.append(f"{run.path} {run.diverged}")
             elif wanted and done < wanted:

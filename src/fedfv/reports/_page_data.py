@@ -87,7 +87,7 @@ def _styles(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """A colour for each rule, a dash for each of its rows, and which rows are not drawn at first."""
     rules: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
-        rules.setdefault(type(row.rule).__name__, []).append(i)
+        rules.setdefault(row.rule, []).append(i)
     foremost = {max(members, key=lambda i: rows[i].metrics["worst"][0]) for members in rules.values()}
     return [
         {
@@ -95,7 +95,7 @@ def _styles(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "dash": rules[kind].index(i) % _DASHES,
             "quiet": len(rows) >= _QUIET_FROM and i not in foremost,
         }
-        for i, kind in enumerate(type(row.rule).__name__ for row in rows)
+        for i, kind in enumerate(row.rule for row in rows)
     ]
 
 
@@ -131,16 +131,12 @@ def _ascending(percent: Float[Tensor, "seeds N"]) -> dict[str, list[float]]:
 def _pair(rows: Sequence[Row], unpaired: Callable[[int, int], str | None]) -> list[int] | None:
     """Which two to compare at first, of those that can be paired; None if no two can.
 
-    The FedFV that does best for the worst clients with FedAvg, or else the last with the first; a row that diverged
-    only if there are no two others.
+    The row that serves its worst clients best with the one that serves them worst; a row that diverged only if there
+    are no two others.
     """
-    kinds = [type(row.rule).__name__ for row in rows]
-    ours = [i for i, kind in enumerate(kinds) if kind == "FedFV"]
-    ours.sort(key=lambda i: -rows[i].metrics["worst"][0])
-    plain = [i for i, kind in enumerate(kinds) if kind == "FedAvg"]
-    wanted = [[i, j] for i in ours for j in plain]
-    any_two = [[i, j] for i in reversed(range(len(rows))) for j in range(i)]
-    pairs = sorted(wanted + any_two, key=lambda pair: any(rows[i].diverged for i in pair))
+    order = sorted(range(len(rows)), key=lambda i: (-rows[i].metrics["worst"][0], -i))
+    any_two = [[i, j] for i in order for j in reversed(order) if i != j]
+    pairs = sorted(any_two, key=lambda pair: any(rows[i].diverged for i in pair))
     return next((pair for pair in pairs if unpaired(*pair) is None), None)
 
 

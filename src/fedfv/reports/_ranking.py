@@ -8,11 +8,14 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fedfv.experiments import ConfigError, Experiment, RunDirectory, Setting
+from fedfv.core import title
+from fedfv.errors import ConfigError
+from fedfv.experiments import Experiment, Setting
 from fedfv.metrics import METRICS, over_seeds, shown_in
 from fedfv.reports._markdown import markdown_table
 from fedfv.reports._runs import Run, group_by_seed, read_all
 from fedfv.reports._summary import Row, rows_of
+from fedfv.runs import RunDirectory
 
 RankOn = Literal["validation", "test"]
 
@@ -63,7 +66,7 @@ def _ranked(setting: Setting, folder: Path, by: str, on: RankOn) -> Ranked | Non
     if not runs and not diverged:
         return None
     rows = rows_of(group_by_seed(runs))
-    rule = type(setting.experiments[0].aggregator).__name__
+    rule = title(setting.experiments[0].aggregator)
     values = torch.tensor([_measure(run, by, on) for run in runs])
     value = over_seeds(values) if runs and values.isfinite().all() else None
     return Ranked(setting.label, rule, rows[0] if rows else None, value, list(diverged.values()))
@@ -71,11 +74,11 @@ def _ranked(setting: Setting, folder: Path, by: str, on: RankOn) -> Ranked | Non
 
 def _measure(run: Run, by: str, on: RankOn) -> float:
     """A metric of the clients that have such examples, at the last evaluation."""
-    last, sizes = run.evaluations[-1], run.records[0]["sizes"][on]
-    if on == "validation" and "validation" not in last:
+    last, sizes = run.evaluations[-1], run.opening.sizes[on]
+    scores = last.validation if on == "validation" else last.test
+    if scores is None:
         raise ConfigError(f"{run.path} has recorded nothing on validation examples; rank on others by --rank-on test.")
-    accuracies = (last["validation"] if on == "validation" else last)["accuracies"]
-    known = [(accuracy, size) for accuracy, size in zip(accuracies, sizes, strict=True) if accuracy is not None]
+    known = [(accuracy, size) for accuracy, size in zip(scores.accuracies, sizes, strict=True) if accuracy is not None]
     values, counts = (torch.tensor(each) for each in zip(*known, strict=True))
     return float(METRICS[by].of(values, counts))
 

@@ -11,7 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fedfv.experiments import Part, RunDirectory, RunError, Study, run_path
+from fedfv.errors import RunError
+from fedfv.experiments import Part, Study, run_path
+from fedfv.reports._runs import accuracies_of
+from fedfv.runs import Record, RunDirectory
 
 
 class PartResults(NamedTuple):
@@ -45,27 +48,28 @@ def collect(study: Study, folder: Path) -> list[PartResults]:
 
 
 def _collect_part(part: Part, seeds: Sequence[int], folder: Path) -> PartResults | None:
-    evaluations: dict[str, dict[int, list[dict[str, Any]]]] = {}  # by row and seed
+    evaluations: dict[str, dict[int, list[Record]]] = {}  # by row and seed
     for row, seed in itertools.product(part.rows, seeds):
         directory = RunDirectory(run_path(folder, part, row, seed))
         if directory.rounds_done() == part.experiment["rounds"]:
-            evaluated = [record for record in directory.records() if "accuracies" in record]
+            evaluated = [record for record in directory.records() if record.test is not None]
             evaluations.setdefault(row.name, {})[seed] = evaluated
     if not evaluations:
         return None
     first = next(iter(next(iter(evaluations.values())).values()))
-    sizes = torch.tensor(first[0]["sizes"]["test"])
+    opening = first[0].opening
+    assert opening is not None  # a run that is finished has its first record
+    sizes = torch.tensor(opening.sizes["test"])
     accuracies = {
-        row: torch.tensor([[each["accuracies"] for each in records] for records in found.values()], dtype=torch.double)
-        for row, found in evaluations.items()
+        row: torch.stack([accuracies_of(records) for records in found.values()]) for row, found in evaluations.items()
     }
     return PartResults(
         part,
         {row: list(found) for row, found in evaluations.items()},
-        [record["round"] for record in first],
+        [record.rounds_done for record in first],
         {row: (values * sizes).round().to(torch.int32) for row, values in accuracies.items()},
         sizes,
-        first[0]["names"],
+        opening.names,
     )
 
 

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fedfv.experiments import ConfigError, RunDirectory, RunError
+from fedfv.errors import ConfigError, RunError
+from fedfv.runs import Opening, Record, RunDirectory
 
 EXPERIMENT = "experiment.toml"  # what makes a directory a run directory
 
@@ -22,18 +23,19 @@ class Run(NamedTuple):
     path: Path
     settings: dict[str, Any]
     environment: dict[str, Any]
-    records: list[dict[str, Any]]
+    records: list[Record]
+    opening: Opening
     diverged: str | None = None  # where, in a sentence without its subject
 
     @property
-    def evaluations(self) -> list[dict[str, Any]]:
+    def evaluations(self) -> list[Record]:
         """The records that say how the model serves the clients."""
-        return [record for record in self.records if "accuracies" in record]
+        return [record for record in self.records if record.test is not None]
 
     @property
     def names(self) -> list[str]:
         """The names of all clients; empty if they have none, or if they are not known."""
-        return list(self.records[0]["names"])
+        return self.opening.names
 
     @property
     def simulated(self) -> bool:
@@ -97,14 +99,14 @@ def _run_directories(directory: Path) -> list[Path]:
 
 def _read(directory: RunDirectory) -> Run:
     settings, records = directory.settings(), directory.records()
-    evaluated = [record for record in records if "accuracies" in record]
-    if not evaluated:
+    opening = records[0].opening if records else None
+    if opening is None or not any(record.test for record in records):
         raise RunError(f"{directory.path} has not been evaluated yet.")
-    clients = len(records[0]["sizes"]["test"])
-    for record in evaluated:
-        if len(record["accuracies"]) != clients:
+    clients = len(opening.sizes["test"])
+    for record in records:
+        if record.test is not None and len(record.test.accuracies) != clients:
             raise RunError(
-                f"{directory.path} has {len(record['accuracies'])} accuracies after round {record['round']} "
+                f"{directory.path} has {len(record.test.accuracies)} accuracies after {record.rounds_done} rounds "
                 f"for {clients} clients."
             )
     try:
@@ -112,8 +114,8 @@ def _read(directory: RunDirectory) -> Run:
     except (OSError, ValueError):
         environment = {}
     int(settings["seed"])
-    list(records[0]["names"])
-    return Run(directory.path, settings, environment, records, directory.diverged())
+    str(settings["aggregator"]["name"])
+    return Run(directory.path, settings, environment, records, opening, directory.diverged())
 
 
 def same_but_for_seed(settings: dict[str, Any]) -> str:
@@ -156,22 +158,26 @@ def _repeats(runs: Iterable[Run]) -> list[list[Run]]:
 def _agreement(first: Run, again: Run) -> str:
     """Whether two runs recorded the same, in what both of them recorded."""
     for one, other in zip(first.records, again.records, strict=False):
-        shared = one.keys() & other.keys()
-        if len({json.dumps({key: each[key] for key in shared}, sort_keys=True) for each in (one, other)}) > 1:
-            return f"Their records differ from round {one['round']} on."
+        if any(mine and theirs and mine != theirs for mine, theirs in zip(_fields(one), _fields(other), strict=True)):
+            return f"Their records differ from {one.rounds_done} rounds on."
     if len(first.records) != len(again.records):
         return "Their records are equal as far as both go."
     return "Their records are equal."
 
 
-def accuracies_of(records: Sequence[dict[str, Any]]) -> Float[Tensor, "records N"]:
-    """A row for each record; NaN for a client that was away."""
+def _fields(record: Record) -> list[Any]:
+    """The values of a record that two runs of one experiment have in common."""
+    return [record.replied, record.train_losses, record.measured, record.lens, record.test, record.validation]
+
+
+def accuracies_of(records: Sequence[Record]) -> Float[Tensor, "records N"]:
+    """A row for each record of an evaluation; NaN for a client that was away."""
+    scores = [record.test for record in records if record.test is not None]
     return torch.tensor(
-        [[torch.nan if each is None else each for each in record["accuracies"]] for record in records],
-        dtype=torch.double,
+        [[torch.nan if each is None else each for each in score.accuracies] for score in scores], dtype=torch.double
     )
 
 
 def test_sizes_of(run: Run) -> Int[Tensor, " N"]:
     """How many test examples each client has; 0 where it never said."""
-    return torch.tensor([each or 0 for each in run.records[0]["sizes"]["test"]])
+    return torch.tensor([each or 0 for each in run.opening.sizes["test"]])

@@ -3,23 +3,23 @@
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fedfv.experiments import RunError, build_rule
+from fedfv.errors import RunError
 from fedfv.metrics import METRICS, over_seeds, summary
-from fedfv.reports._labels import labels
+from fedfv.reports._labels import Rule, labels
 from fedfv.reports._runs import Run, accuracies_of, group_by_seed, read_all, test_sizes_of
 
 
 class Row(NamedTuple):
     """What the clients of an experiment got from the model of the last evaluation, over its seeds."""
 
-    rule: Any
+    rule: str  # its title
     label: str  # the rule, and what else tells this row from others of a table
     seeds: list[int]
     rounds: list[int]  # after how many rounds each seed was last evaluated
@@ -69,10 +69,10 @@ def _row(group: Sequence[Run], name: str) -> Row:
     found = [summary(*each) for each in zip(accuracies, sizes, strict=True)]
     names = group[0].names
     return Row(
-        rule=build_rule(group[0].settings["aggregator"]),
+        rule=Rule.of(group[0].settings).title,
         label=name,
         seeds=[run.seed for run in group],
-        rounds=[last["round"] for last in lasts],
+        rounds=[last.rounds_done for last in lasts],
         diverged=[run.seed for run in group if run.diverged is not None],
         metrics={name: _over_seeds([each[name] for each in found]) for name in found[0]},
         clients=seen,
@@ -91,7 +91,7 @@ def _over_seeds(values: Sequence[float]) -> tuple[float, float]:
 
 def curve_of(group: Sequence[Run]) -> Curve:
     """How runs that differ in nothing but the seed got where they are."""
-    common = sorted(set.intersection(*({record["round"] for record in run.evaluations} for run in group)))
-    values = [accuracies_of([each for each in run.evaluations if each["round"] in common]).numpy() for run in group]
+    common = sorted(set.intersection(*({record.rounds_done for record in run.evaluations} for run in group)))
+    values = [accuracies_of([each for each in run.evaluations if each.rounds_done in common]).numpy() for run in group]
     means, stds = (np.stack([measure(each, axis=1) for each in values]) for measure in (np.nanmean, np.nanstd))
     return Curve(common, torch.from_numpy(means), torch.from_numpy(stds))

@@ -1,14 +1,16 @@
 """A run as TensorBoard shows it, while it goes on. The only module that knows TensorBoard."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedfv.experiments import ConfigError, Progress
+from fedfv.errors import ConfigError
+from fedfv.experiments import Progress
 from fedfv.metrics import shown_in
+from fedfv.runs import Record
 
 
 class TensorBoard:
@@ -28,14 +30,15 @@ class TensorBoard:
 
     def __call__(self, where: Progress) -> None:
         if self._writer is None:
-            self._writer = self._make(self._folder, purge_step=where.round + 1)
+            self._writer = self._make(self._folder, purge_step=where.rounds_done + 1)
         if where.record is None:
             return
         for name, value in _scalars(where.record).items():
-            self._writer.add_scalar(name, value, where.round)
-        for key, name in (("accuracies", "clients/accuracy"), ("losses", "clients/loss")):
-            if len(values := _numbers(where.record.get(key, []))):
-                self._writer.add_histogram(name, values, where.round)
+            self._writer.add_scalar(name, value, where.rounds_done)
+        if (test := where.record.test) is not None:
+            for name, numbers in (("clients/accuracy", test.accuracies), ("clients/loss", test.losses)):
+                if len(values := _numbers(numbers)):
+                    self._writer.add_histogram(name, values, where.rounds_done)
 
     def close(self) -> None:
         """Writes what is not yet written."""
@@ -43,31 +46,31 @@ class TensorBoard:
             self._writer.close()
 
 
-def _scalars(record: dict[str, Any]) -> dict[str, float]:
+def _scalars(record: Record) -> dict[str, float]:
     """The numbers of a record by the name under which they are shown; metrics of the clients are in their unit.
 
     A record of a round does not have the numbers of test examples, so metrics that need them are left out.
     """
-    found: dict[str, float] = {"train/replies": len(record["replied"])}
-    if len(losses := _numbers(record.get("train_losses", []))):
+    found: dict[str, float] = {"train/replies": len(record.replied or [])}
+    if len(losses := _numbers(record.train_losses)):
         found["train/mean loss"] = float(losses.mean())
-    if len(accuracies := _numbers(record.get("accuracies", []))):
+    if record.test is not None and len(accuracies := _numbers(record.test.accuracies)):
         values = torch.from_numpy(accuracies)
         metrics = [metric for metric in shown_in("ranking") if not metric.needs_test_sizes]
         found |= {f"clients/{metric.title}": metric.unit.factor * float(metric(values)) for metric in metrics}
-    if "lens" in record:
-        lens = {key: _numbers(record["lens"][key]) for key in ("cosines", "before", "after")}
+    if (lens := record.lens) is not None:
+        cosines, before, after = (_numbers(values) for values in (lens.cosines, lens.before, lens.after))
         found |= {
-            "conflicts/pairs in per cent": 100 * float((lens["cosines"] < 0).mean()) if len(lens["cosines"]) else 0.0,
-            "conflicts/clients against the mean": float((lens["before"] < 0).sum()),
-            "conflicts/clients against the step": float((lens["after"] < 0).sum()),
+            "conflicts/pairs in per cent": 100 * float((cosines < 0).mean()) if len(cosines) else 0.0,
+            "conflicts/clients against the mean": float((before < 0).sum()),
+            "conflicts/clients against the step": float((after < 0).sum()),
         }
-        if len(turned := _numbers([record["lens"]["turned"]])):
+        if len(turned := _numbers([lens.turned])):
             found["conflicts/cosine of step and mean"] = float(turned[0])
     return found
 
 
-def _numbers(values: list[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _numbers(values: Sequence[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The finite values: a client may have none, and TensorBoard's histograms refuse NaN."""
     numbers = np.array(values, dtype=np.float64)  # None becomes NaN
     return numbers[np.isfinite(numbers)]

@@ -56,8 +56,9 @@ def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]], rows: Seque
     """What clients got, how it got there, and the last round under the lens, as PNG and SVG."""
     folder.mkdir(parents=True, exist_ok=True)
     figures = {"clients": plot_clients(rows), "curves": plot_run_curves(groups, rows)}
-    looks = [(run.records[-1], run.names) for group in groups for run in group if "lens" in run.records[-1]]
-    explained = [each for each in looks if "projected" in each[0]["lens"]]
+    lasts = [(run.records[-1], run.names) for group in groups for run in group]
+    looks = [(last.lens, last.rounds_done, names) for last, names in lasts if last.lens is not None]
+    explained = [each for each in looks if each[0].projected is not None]
     if looks:
         figures["lens"] = plot_lens(*(explained or looks)[0])
     files = [folder / f"{name}.{ending}" for name in figures for ending in ("png", "svg")]
@@ -97,8 +98,9 @@ def _write_clients(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[R
         writer.writerow(["rule", "seed", "client", "name", "accuracy", "test_size"])
         for group, row in zip(groups, rows, strict=True):
             for run in group:
-                found = zip(run.evaluations[-1]["accuracies"], run.records[0]["sizes"]["test"], strict=True)
-                for client, (accuracy, size) in enumerate(found):
+                scores = run.evaluations[-1].test
+                accuracies = [] if scores is None else scores.accuracies
+                for client, (accuracy, size) in enumerate(zip(accuracies, run.opening.sizes["test"], strict=True)):
                     name = run.names[client] if run.names else called([], client)
                     writer.writerow([row.label, run.seed, client, name, accuracy, size])
     return file

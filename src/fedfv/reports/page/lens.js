@@ -51,7 +51,7 @@ function drawLens() {
     draw("lens-external", [{
       type: "scatter", mode: "markers", x: points.map((p) => p.round), y: points.map((p) => 100 * p.share),
       marker: { color: css("--c3"), size: points.map((p) => 6 + 2 * Math.sqrt(p.clients.length)), opacity: 0.7 },
-      text: points.map((p) => `update of round ${p.past + 1}: ${p.clients.slice(0, 8).map(name).join(", ")}${p.clients.length > 8 ? " ..." : ""}`),
+      text: points.map((p) => `update of round ${p.past}: ${p.clients.slice(0, 8).map(name).join(", ")}${p.clients.length > 8 ? " ..." : ""}`),
       hovertemplate: "%{text}<br>%{y:.1f} % of the direction removed<extra></extra>",
     }], { caption: "external conflicts: with the last updates of absent clients", shapes: [at], xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: "per cent of the direction" }, rangemode: "tozero" } },
       "Share of the direction removed for absent clients, over rounds");

@@ -8,7 +8,7 @@ import platform
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedfv.errors import ConfigError, RunError
-from fedfv.experiments._lock import held
-from fedfv.experiments._spec import SIMULATED, Experiment
+from fedfv.runs._lock import held
+from fedfv.runs._record import Fingerprint, Record
 
 EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT, DIVERGED, LOCK = (
     "experiment.toml",
@@ -32,6 +32,8 @@ EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT, DIVERGED, LOCK = (
     "run.lock",
 )
 _BEFORE_EXPERIMENT = {LOCK, ENVIRONMENT, f".{ENVIRONMENT}.new", f".{EXPERIMENT}.new"}  # of a run that is being made
+Complete = Callable[[dict[str, Any]], dict[str, Any]]
+
 _PACKAGES = ("fedfv", "torch", "numpy", "numba", "piqp")
 
 
@@ -53,42 +55,46 @@ class RunDirectory:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], experiment: Experiment | dict[str, Any]) -> "RunDirectory":
-        """The directory of this experiment, made if it is not there."""
-        with cls.own(path, experiment) as directory:
+    def create(
+        cls, path: str | os.PathLike[str], settings: dict[str, Any], complete: Complete = lambda tables: tables
+    ) -> "RunDirectory":
+        """The directory of a run of these settings, made if it is not there."""
+        with cls.own(path, settings, complete) as directory:
             return directory
 
     @classmethod
     @contextlib.contextmanager
-    def own(cls, path: str | os.PathLike[str], experiment: Experiment | dict[str, Any]) -> Iterator["RunDirectory"]:
-        """The directory of this experiment, in which nobody else can write meanwhile.
+    def own(
+        cls, path: str | os.PathLike[str], settings: dict[str, Any], complete: Complete = lambda tables: tables
+    ) -> Iterator["RunDirectory"]:
+        """The directory of a run of these settings, in which nobody else can write meanwhile.
 
-        A directory of another experiment is refused, except that one may ask for another number of rounds, as long as
-        it is not below the rounds that are on the record.
+        A directory of other settings is refused, except that one may ask for another number of rounds, as long as it is
+        not below the rounds that are on the record.
 
         Args:
             path: of the directory, which need not be there.
-            experiment: what is run; or, on an engine of another kind, tables that say so.
+            settings: what is run, as tables.
+            complete: spells out the defaults that an earlier version did not yet write into `experiment.toml`.
         """
         directory = cls(path)
-        wanted = experiment.to_dict() if isinstance(experiment, Experiment) else experiment
-        directory.refuse_another(wanted)
+        directory.refuse_another(settings, complete)
         with held(directory.path / LOCK, str(directory.path)):
-            directory.refuse_another(wanted)
+            directory.refuse_another(settings, complete)
             if not directory.has(EXPERIMENT):
                 directory._replace(ENVIRONMENT, json.dumps(_environment(), indent=1).encode())
-            if not directory.has(EXPERIMENT) or _differences(directory.settings(), wanted):
-                directory._replace(EXPERIMENT, tomli_w.dumps(wanted).encode())
+            if not directory.has(EXPERIMENT) or _differences(complete(directory.settings()), settings):
+                directory._replace(EXPERIMENT, tomli_w.dumps(settings).encode())
             yield directory
 
-    def refuse_another(self, wanted: dict[str, Any]) -> None:
-        """Raises a `ConfigError` if the directory cannot become, or go on with, an experiment of these settings."""
+    def refuse_another(self, settings: dict[str, Any], complete: Complete = lambda tables: tables) -> None:
+        """Raises a `ConfigError` if the directory cannot become, or go on with, a run of these settings."""
         if not self.has(EXPERIMENT):
             if self.path.is_dir() and not {each.name for each in self.path.iterdir()} <= _BEFORE_EXPERIMENT:
                 raise ConfigError(f"{self.path} is not empty and holds no run; choose another directory.")
             return
-        differing, done = _differences(self.settings(), wanted), self.rounds_done()
-        if differing and not (differing == ["`rounds`"] and wanted["rounds"] >= done):
+        differing, done = _differences(complete(self.settings()), settings), self.rounds_done()
+        if differing and not (differing == ["`rounds`"] and settings["rounds"] >= done):
             already = f"; {done} rounds are done" if differing == ["`rounds`"] else ""
             raise ConfigError(
                 f"{self.path} holds another experiment (it differs in {', '.join(differing)}{already}); "
@@ -99,33 +105,25 @@ class RunDirectory:
         """Whether it has a file of this name."""
         return (self.path / name).is_file()
 
-    def experiment(self) -> Experiment:
-        """What was asked for, if it is simulated."""
+    def settings(self) -> dict[str, Any]:
+        """The settings of the run, as tables; nothing that they name is imported."""
         if not self.has(EXPERIMENT):
             raise ConfigError(f"{self.path} holds no run: there is no {EXPERIMENT} in it.")
-        return Experiment.from_toml((self.path / EXPERIMENT).read_text())
-
-    def settings(self) -> dict[str, Any]:
-        """What was asked for, as tables; of a run that is simulated, with every default spelled out."""
-        if self.has(EXPERIMENT):
-            tables = tomllib.loads((self.path / EXPERIMENT).read_text())
-            if tables.get("engine") not in SIMULATED:
-                return tables
-        return self.experiment().to_dict()
+        return tomllib.loads((self.path / EXPERIMENT).read_text())
 
     def environment(self) -> dict[str, Any]:
         """With what it was made."""
         environment: dict[str, Any] = json.loads((self.path / ENVIRONMENT).read_text())
         return environment
 
-    def records(self) -> list[dict[str, Any]]:
-        """What was found so far; a last line that was cut off while it was written is left out."""
+    def records(self) -> list[Record]:
+        """Everything on the record; a last line that was cut off while it was written is left out."""
         if not self.has(RECORDS):
             return []
         lines = (self.path / RECORDS).read_bytes().split(b"\n")[:-1]
         try:
-            return [json.loads(line) for line in lines]
-        except ValueError as error:
+            return [Record.from_json(line) for line in lines]
+        except (ValueError, TypeError, KeyError) as error:
             raise RunError(f"{self.path / RECORDS} cannot be read: {error}.") from None
 
     def rounds_done(self) -> int:
@@ -138,12 +136,12 @@ class RunDirectory:
                 file.seek(start)
                 *lines, _ = file.read().split(b"\n")  # what comes after the last line is not written to its end
                 if start == 0 or len(lines) > 1:
-                    return int(json.loads(lines[-1])["round"]) if lines else 0
+                    return Record.from_json(lines[-1]).rounds_done if lines else 0
         raise AssertionError
 
-    def append(self, record: dict[str, Any]) -> None:
+    def append(self, record: Record) -> None:
         """One more line."""
-        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        line = record.to_json().encode() + b"\n"
         with _explained(f"{self.path / RECORDS} cannot be written"), open(self.path / RECORDS, "ab") as file:
             file.write(line)
 
@@ -160,7 +158,7 @@ class RunDirectory:
             ) from None
         return tensors
 
-    def resume(self, fingerprint: dict[str, Any]) -> dict[str, Tensor] | None:
+    def resume(self, fingerprint: Fingerprint) -> dict[str, Tensor] | None:
         """As `load`, for the owner; later records are dropped, since they come again.
 
         Args:
@@ -193,17 +191,20 @@ class RunDirectory:
             whole = (self.path / RECORDS).read_bytes()
             lines = whole.splitlines(keepends=True)
             kept = b"".join(
-                line for line, record in zip(lines, self.records(), strict=False) if record["round"] <= rounds
+                line for line, record in zip(lines, self.records(), strict=False) if record.rounds_done <= rounds
             )
             if kept != whole:
                 self._replace(RECORDS, kept)
 
-    def _refuse_changes(self, fingerprint: dict[str, Any]) -> None:
-        begun: dict[str, Any] = self.records()[0].get("fingerprint", {})
-        if "data" in begun and begun["data"] != fingerprint.get("data"):
+    def _refuse_changes(self, fingerprint: Fingerprint) -> None:
+        opening = self.records()[0].opening
+        begun = None if opening is None else opening.fingerprint
+        if begun is None:  # written by a version without fingerprints
+            return
+        if begun.data is not None and begun.data != fingerprint.data:
             what = "other data: the examples, or who holds which of them, are not the same"
-        elif "model" in begun and begun["model"] != fingerprint["model"]:
-            what = f"another model: {_first_difference(begun['model'], fingerprint['model'])}"
+        elif begun.model != fingerprint.model:
+            what = f"another model: {_first_difference(begun.model, fingerprint.model)}"
         else:
             return
         raise ConfigError(
@@ -250,15 +251,6 @@ def _differences(first: dict[str, Any], second: dict[str, Any], prefix: str = ""
         elif one != other:
             found.append(f"`{prefix}{key}`")
     return found
-
-
-def layer(name: str, dtype: object, shape: Iterable[int]) -> str:
-    """One array of a model, in words: its name, type and shape, for the fingerprint of a run.
-
-    >>> layer("fc.weight", torch.float32, (3, 784))
-    'fc.weight float32 3x784'
-    """
-    return " ".join([name, str(dtype).removeprefix("torch."), "x".join(map(str, shape))]).strip()
 
 
 def _first_difference(begun: list[str], now: list[str]) -> str:

@@ -1,0 +1,49 @@
+"""The server's model as arrays, which are made once a round."""
+
+from typing import Any
+
+from flwr.app import ArrayRecord
+from jaxtyping import Float
+from torch import Tensor
+
+from fedfv.core import ServerState, answer
+from fedfv.flower._layout import Layout
+
+
+class Outgoing:
+    """The model of a server as it is sent, and the server itself.
+
+    Args:
+        layout: of the model.
+        rule: whose answer is evaluated.
+        server: where the run is.
+    """
+
+    def __init__(self, layout: Layout, rule: Any, server: ServerState[Any]) -> None:
+        self._layout, self._rule = layout, rule
+        self.move(server)
+
+    def move(self, server: ServerState[Any]) -> None:
+        """Takes the server after another round."""
+        self.server = server
+        self._trained: ArrayRecord | None = None
+        self._answer: ArrayRecord | None = None
+
+    @property
+    def trained(self) -> ArrayRecord:
+        """The model that clients train."""
+        if self._trained is None:
+            self._trained = self._record(self.server.params)
+        return self._trained
+
+    @property
+    def answer(self) -> ArrayRecord:
+        """The model that the rule answers with, which is evaluated: mostly the one that clients train."""
+        if (params := answer(self._rule, self.server)) is self.server.params:
+            return self.trained
+        if self._answer is None:
+            self._answer = self._record(params)
+        return self._answer
+
+    def _record(self, params: Float[Tensor, " d"]) -> ArrayRecord:
+        return self._layout.record(params, self.server.buffers)

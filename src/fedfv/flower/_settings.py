@@ -1,0 +1,41 @@
+"""What two runs on a network must have in common to share a directory."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from flwr.app import ConfigRecord
+
+from fedfv.aggregators import AGGREGATORS
+from fedfv.importing import name_of
+
+if TYPE_CHECKING:
+    from fedfv.flower._strategy import FairStrategy
+
+
+def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[str, Any]:
+    """The settings of a strategy that decide the result, as tables."""
+    rule: Any = strategy.aggregator
+    name = name_of(type(rule), AGGREGATORS, "aggregator")
+    tables = {
+        "engine": "flower",
+        "seed": strategy.seed,
+        "num_clients": strategy.num_clients,
+        "fraction": strategy.fraction,
+        "min_replies": strategy.min_replies,
+        "accuracy_key": strategy.accuracy_key,
+        "buffers": list(strategy.buffers),
+        "aggregator": {"name": name, **_without_none(dataclasses.asdict(rule))},
+        "train_config": {key: _plain(value) for key, value in train_config.items()},
+    }
+    return tables | ({} if strategy.count is None else {"count": strategy.count})
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """A value of a configuration as TOML can hold it."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.hex() if isinstance(value, bytes) else value

@@ -1,0 +1,199 @@
+"""The lines of `records.jsonl`, whose keys only this module names; docs/records.md describes them for others."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fedfv.core import Replies
+from fedfv.lens import Lens
+
+FORMAT = 1
+"""The version of the format, in the first line of a run; runs from before there were versions have none."""
+
+_DIGITS = 4  # of the numbers under the lens
+
+Numbers = list[float | None]
+"""A number for each of all clients; None for a client that has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How a model serves each of all clients, on one part of their examples."""
+
+    losses: Numbers
+    accuracies: Numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """What decides a run beside its settings, since files and functions that the settings name can change."""
+
+    model: list[str]  # each array in words, see `layer`
+    data: str | None = None  # a digest of the examples, and of who holds which of them
+    test: str | None = None  # the same of the test examples alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """Who the clients are; in the first record only."""
+
+    names: list[str] = field(default_factory=list)  # empty if clients have no names
+    sizes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)  # by part: train, validation, test
+    fingerprint: Fingerprint | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class External:
+    """What a rule removed from its direction for clients of one past round."""
+
+    round: int  # counted from 0
+    clients: list[int]
+    share: float  # of the length that the direction had
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A round under the conflict lens, see `fedfv.lens.Lens`, in numbers of a few digits."""
+
+    clients: list[int]
+    lengths: list[float]
+    shown: list[int]  # the clients in the matrix of cosines
+    cosines: list[float]  # above the diagonal of that matrix, row by row
+    before: list[float]
+    after: list[float]
+    direction: float
+    turned: float
+    projected: list[float] | None = None
+    kept: list[int] = field(default_factory=list)
+    external: list[External] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, lens: Lens) -> "Look":
+        """The lens in numbers of a few digits."""
+        above = torch.triu_indices(len(lens.shown), len(lens.shown), offset=1)
+        return cls(
+            clients=lens.clients.tolist(),
+            lengths=[float(f"{each:.{_DIGITS}g}") for each in lens.lengths.tolist()],
+            shown=lens.clients[lens.shown].tolist(),
+            cosines=_rounded(lens.cosines[above[0], above[1]]),
+            before=_rounded(lens.before),
+            after=_rounded(lens.after),
+            direction=float(f"{lens.direction:.{_DIGITS}g}"),
+            turned=round(lens.turned, _DIGITS),
+            projected=None if lens.projected is None else _rounded(lens.projected),
+            kept=lens.kept.tolist(),
+            external=[
+                External(round=each.round, clients=each.clients.tolist(), share=round(each.share, _DIGITS))
+                for each in lens.external
+            ],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is known after some rounds: one line of `records.jsonl`."""
+
+    rounds_done: int
+    opening: Opening | None = None
+    replied: list[int] | None = None  # the clients whose replies the rule saw; None before the first round
+    train_losses: list[float] = field(default_factory=list)  # as they replied, like all that follows up to `rejected`
+    measured: Mapping[str, list[float]] = field(default_factory=dict)
+    rejected: list[tuple[int, str]] = field(default_factory=list)  # clients on a network, and what was wrong
+    lens: Look | None = None
+    test: Scores | None = None
+    validation: Scores | None = None
+
+    @classmethod
+    def of_round(cls, rounds_done: int, replies: Replies | None, **others: Any) -> "Record":
+        """The record of a round, with the fields of its replies."""
+        if replies is None:
+            return cls(rounds_done=rounds_done, replied=[], **others)
+        return cls(
+            rounds_done=rounds_done,
+            replied=replies.clients.tolist(),
+            train_losses=replies.losses.tolist(),
+            measured={name: values.tolist() for name, values in replies.all_measured().items()},
+            **others,
+        )
+
+    def to_json(self) -> str:
+        """One line, without its end; what is empty is left out.
+
+        >>> Record(rounds_done=2, replied=[]).to_json()
+        '{"rounds_done":2,"replied":[]}'
+        """
+        table = _table(self)
+        opening = table.pop("opening", None)
+        head = {} if opening is None else {"format": FORMAT, "rounds_done": self.rounds_done, **_table(opening)}
+        return json.dumps(head | table, separators=(",", ":"), default=_table)
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> "Record":
+        """The record of a line, also of one from before the format had a version.
+
+        >>> Record.from_json('{"round":3,"replied":[1],"train_losses":[0.5]}').rounds_done
+        3
+        """
+        table = json.loads(line)
+        if table.pop("format", FORMAT) > FORMAT:
+            raise ValueError("it was written by a newer version of fedfv")
+        table = table if "rounds_done" in table else _from_format_0(table)
+        if "sizes" in table:
+            table["opening"] = _opening(table)
+        for key, kind in (("test", Scores), ("validation", Scores), ("lens", _look)):
+            if key in table:
+                table[key] = kind(**table[key])
+        table["rejected"] = [(client, kind) for client, kind in table.get("rejected", [])]
+        return cls(**table)
+
+
+def layer(name: str, dtype: object, shape: Sequence[int]) -> str:
+    """One array of a model in words: its name, type and shape, for the fingerprint of a run.
+
+    >>> layer("fc.weight", torch.float32, (3, 784))
+    'fc.weight float32 3x784'
+    """
+    return " ".join([name, str(dtype).removeprefix("torch."), "x".join(map(str, shape))]).strip()
+
+
+def _opening(table: dict[str, Any]) -> Opening:
+    """Takes the fields of an opening out of the table of a record."""
+    found = {key: table.pop(key) for key in ("names", "sizes", "fingerprint") if key in table}
+    if "fingerprint" in found:
+        found["fingerprint"] = Fingerprint(**found["fingerprint"])
+    return Opening(**found)
+
+
+def _look(**table: Any) -> Look:
+    return Look(**{**table, "external": [External(**each) for each in table.get("external", [])]})
+
+
+def _from_format_0(table: dict[str, Any]) -> dict[str, Any]:
+    """The table of a line without a version, as it would be written now."""
+    table = {"rounds_done": table.pop("round"), **table}
+    if "accuracies" in table:
+        table["test"] = {"losses": table.pop("losses"), "accuracies": table.pop("accuracies")}
+    if "train_accuracies" in table:
+        table["measured"] = {"accuracies": table.pop("train_accuracies")}
+    if "external" in table.get("lens", {}):
+        names = ("round", "clients", "share")
+        table["lens"]["external"] = [dict(zip(names, each, strict=True)) for each in table["lens"]["external"]]
+    return table
+
+
+def _table(value: Any) -> dict[str, Any]:
+    """The fields of an object without those that have their default."""
+    values = [(each, getattr(value, each.name)) for each in dataclasses.fields(value)]
+    return {each.name: found for each, found in values if found != _default(each)}
+
+
+def _default(each: "dataclasses.Field[Any]") -> Any:
+    return each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+
+
+def _rounded(values: torch.Tensor) -> list[float]:
+    return [round(each, _DIGITS) for each in values.tolist()]

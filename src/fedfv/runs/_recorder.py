@@ -1,0 +1,58 @@
+"""What every driver of a rule does to keep its run."""
+
+import time
+from typing import Any
+
+from fedfv.core import Aggregator, ServerState, from_tensors, to_tensors
+from fedfv.runs._directory import RunDirectory
+from fedfv.runs._record import Fingerprint, Opening, Record, Scores
+
+_SAVE_AFTER = 30.0  # seconds between checkpoints
+
+
+class Recorder:
+    """Appends records to a run directory that this process owns, and saves checkpoints.
+
+    Args:
+        place: the directory.
+        rule: whose state a checkpoint has.
+        fingerprint: of what the run depends on beside its settings.
+        save_after: seconds between two checkpoints; 0 for one after each round.
+    """
+
+    def __init__(
+        self, place: RunDirectory, rule: Aggregator[Any], fingerprint: Fingerprint, save_after: float | None = None
+    ) -> None:
+        self.place, self._rule, self._fingerprint = place, rule, fingerprint
+        self._save_after = _SAVE_AFTER if save_after is None else save_after
+        self._saved = time.monotonic()
+        self._server: ServerState[Any] | None = None  # after the last round on the record
+
+    def resume(self) -> ServerState[Any] | None:
+        """The server where the run was cut off, None for a run that has not begun; refuses other data or models."""
+        tensors = self.place.resume(self._fingerprint)
+        self._server = None if tensors is None else from_tensors(self._rule, tensors)
+        return self._server
+
+    def open(
+        self,
+        server: ServerState[Any],
+        opening: Opening,
+        test: Scores | None = None,
+        validation: Scores | None = None,
+    ) -> None:
+        """Records how the initial model serves the clients."""
+        self.add(server, Record(rounds_done=0, opening=opening, test=test, validation=validation), save=True)
+
+    def add(self, server: ServerState[Any], record: Record, *, save: bool = False) -> None:
+        """Records a round, and saves the server if that is asked for or due."""
+        self.place.append(record)
+        self._server = server
+        if save or time.monotonic() >= self._saved + self._save_after:
+            self.save()
+
+    def save(self) -> None:
+        """Saves the server after the last round on the record."""
+        if self._server is not None:
+            self.place.save(to_tensors(self._server))
+        self._saved = time.monotonic()
