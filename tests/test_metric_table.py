@@ -14,7 +14,7 @@ from fedfv.cli import main
 from fedfv.cli._show import _describe
 from fedfv.experiments import Progress
 from fedfv.metrics import METRICS, Metric, Unit, bootstrap_interval, shown_in
-from fedfv.reports import TensorBoard, page_of, ranking_markdown, read_runs, summarise
+from fedfv.reports import Ranked, TensorBoard, best_of_each_rule, page_of, ranking_markdown, read_runs, summarise
 from fedfv.runs import Record, Scores
 from tests.experiments.helpers import write_data
 from tests.experiments.test_integrity import write_sweep
@@ -126,6 +126,12 @@ def test_a_sweep_is_ranked_by_it_in_its_direction_and_unit(metric: Metric, capsy
     text = Path("sweeps/swept/ranking.md").read_text()
     assert f"| {metric.name} on validation | mean | std | worst | best | median | mean_size |" in text
     assert f"| {metric.unit.text(values[0], ranking['settings'][0]['value']['seed_std'])} |" in text
+
+
+def test_each_rule_stands_where_its_best_setting_does() -> None:
+    settings = [("b", "FedFV"), ("a", "FedAvg"), ("c", "FedAvg"), ("d", "FedFV")]
+    ranked = [Ranked(label, rule, None, None, []) for label, rule in settings]
+    assert [each.label for each in best_of_each_rule(ranked)] == ["b", "a"]
 
 
 def test_an_unknown_metric_is_refused_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,8 +84,11 @@ def _measure(run: Run, by: str, on: RankOn) -> float:
 
 
 def best_of_each_rule(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """The first of each rule."""
-    return list({each.rule: each for each in reversed(ranked)}.values())[::-1]
+    """The first of each rule, in the order of the ranking."""
+    best: dict[str, Ranked] = {}
+    for each in ranked:
+        best.setdefault(each.rule, each)
+    return list(best.values())
 
 
 def write_ranking(

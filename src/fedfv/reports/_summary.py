@@ -84,7 +84,7 @@ def _row(group: Sequence[Run], name: str) -> Row:
 
 def _over_seeds(values: Sequence[float]) -> tuple[float, float]:
     """Mean and spread; NaN if a seed has no value, as for the noise of clients with one test example each."""
-    if any(map(math.isnan, values)):
+    if not all(map(math.isfinite, values)):
         return math.nan, math.nan
     return over_seeds(torch.tensor(values, dtype=torch.double))
 
