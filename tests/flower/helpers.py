@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from flwr.app import Context, Error, Message, RecordDict
@@ -98,9 +99,9 @@ def make_model(dtype: torch.dtype = torch.double) -> torch.nn.Module:
     return build_model("mlp", (6,), 3, seed=0, hidden=[5]).to(dtype)
 
 
-def make_app(federation: Federation, local: LocalSGD, seed: int = 0) -> ClientApp:
+def make_app(federation: Federation, local: LocalSGD, seed: int = 0, **options: Any) -> ClientApp:
     def data(context: Context) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         client = int(context.node_config["partition-id"])
         return federation.examples("train", client), federation.examples("test", client)
 
-    return fair_client(lambda: make_model(federation.inputs.dtype), data, local, seed=seed)
+    return fair_client(lambda: make_model(federation.inputs.dtype), data, local, seed=seed, **options)
