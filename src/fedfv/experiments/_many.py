@@ -112,8 +112,9 @@ def _run_one(path: Path, folder: str | Path | None) -> None:
         run(experiment, path, data=_load(experiment.data.name, folder), watch=watch)
     except KeyboardInterrupt:  # it has saved; the pool would give this process the next one to run
         os._exit(1)
-    for number in _ENDINGS:
-        signal.signal(number, signal.SIG_DFL)
+    finally:  # also of a run that diverged: a process that waits for its next run ends when it is told to
+        for number in _ENDINGS:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @lru_cache(maxsize=1)  # runs that come one after the other are mostly of the same data
