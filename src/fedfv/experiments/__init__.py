@@ -1,35 +1,26 @@
 """What is run, and what is kept of it."""
 
+from fedfv.data import (
+    IID,
+    PARTITIONS,
+    ByColumn,
+    Dirichlet,
+    FromFile,
+    LabelShards,
+    OneClassEach,
+    Unequal,
+)
 from fedfv.errors import ConfigError, DivergedError, RunError
 from fedfv.experiments._build import build_federation
 from fedfv.experiments._bundled import bundled
 from fedfv.experiments._lock import held
 from fedfv.experiments._many import ManyProgress, run_many
 from fedfv.experiments._run import Progress, run
-from fedfv.experiments._spec import (
-    IID,
-    LEARNING_RATES,
-    PARTITIONS,
-    SAMPLINGS,
-    Availability,
-    ByColumn,
-    BySize,
-    Data,
-    Dirichlet,
-    Everyone,
-    Experiment,
-    FromFile,
-    LabelShards,
-    Model,
-    OneClassEach,
-    Unequal,
-    Uniform,
-    build_rule,
-    changed,
-)
+from fedfv.experiments._spec import LEARNING_RATES, Data, Experiment, Model, build_rule, changed
 from fedfv.experiments._store import RunDirectory, layer
 from fedfv.experiments._study import PAPER, Claim, Part, Study, StudyRow, paper_study, run_path
 from fedfv.experiments._sweep import Setting, folder_name, settings_of
+from fedfv.sampling import SAMPLINGS, Availability, BySize, Everyone, Uniform
 
 __all__ = [
     "IID",
