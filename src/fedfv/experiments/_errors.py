@@ -33,12 +33,14 @@ def naming(where: str, kind: type) -> Iterator[None]:
 
 @contextmanager
 def calling(where: str, kind: type) -> Iterator[None]:
-    """As `naming`; an exception of another type, which a class of a user's own may raise, gets a sentence too."""
+    """As `naming`, for code that may be a user's own: every exception becomes a sentence that names the table."""
     try:
         with naming(where, kind):
             yield
-    except ConfigError:
-        raise
+    except ConfigError as error:
+        if isinstance(error.__cause__, ConfigError) or re.match(f"`{where}[.`]", str(error)):
+            raise
+        raise ConfigError(f"`{where}`: {error}") from error
     except Exception as error:
         raise ConfigError(f"`{where}`: {kind.__name__} raised {told(error)}.") from error
 
