@@ -408,3 +408,19 @@ def test_a_federation_given_in_python_takes_no_partition_either(tmp_path: Path) 
     experiment = Experiment(rounds=1, partition=IID(num_clients=3), sampling=Everyone(), aggregator=FedAvg())
     with pytest.raises(ConfigError, match=r"^`partition` must be left out: the data are a Federation, "):
         run(experiment, tmp_path / "run", data=made(federated=True))
+
+
+def test_the_example_of_the_documentation_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "own.md").read_text()
+    module, in_python = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (toml,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    (folder / "mine.py").write_text(module)
+    (folder / "mine.toml").write_text(toml)
+    assert main(["run", str(folder / "mine.toml"), "--set", "rounds=2", "--out", "run"]) == 0
+    assert RunDirectory("run").records()[0]["sizes"]["train"] == [24] * 20
+    capsys.readouterr()
+    exec(compile(module + in_python, "own.md", "exec"), {"__name__": "mine"})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)\s+# (.*)", in_python)
