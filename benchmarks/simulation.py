@@ -64,7 +64,7 @@ def cifar_round() -> None:
     clients, rule, sample = (
         BatchedClients(federation, model, LocalSGD(lr=0.1)),
         FedFV(0.1, 10),
-        Uniform(100, 10, seed=0),
+        partial(Uniform(count=10), sizes=federation.train.sizes, seed=0),
     )
     rounds = simulate(clients, rule, sample, start(rule, 100, flatten(model)), 11)
     *_, (server, _) = rounds  # until there is as much to remember as there will be
@@ -139,7 +139,7 @@ def many_clients() -> None:
     clients, rule, sample = (
         BatchedClients(federation, model, LocalSGD(batch_size=10)),
         FedFV(0.1, 10),
-        Uniform(10_000, 100, 0),
+        partial(Uniform(count=100), sizes=federation.train.sizes, seed=0),
     )
     for server, *_ in simulate(clients, rule, sample, start(rule, 10_000, flatten(model)), 100):
         if server.round % 10 == 0:

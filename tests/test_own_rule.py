@@ -157,7 +157,7 @@ def test_a_change_on_the_command_line_drops_the_keys_that_it_does_not_have(
             "own_rules:Nobody",
             "aggregator name '.*own_rules:Nobody' cannot be imported: module 'own_rules' has no attribute",
         ),
-        ("own_rules:surprise", "aggregator '.*own_rules:surprise' must be a dataclass"),
+        ("own_rules:surprise", "aggregator name '.*own_rules:surprise' must be a dataclass"),
         ("own_rulez", "unknown aggregator name 'own_rulez'; known: fedavg, .*, package.module:object"),
     ],
 )

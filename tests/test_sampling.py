@@ -1,5 +1,6 @@
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -8,16 +9,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfv.sampling import Availability, BySize, Everyone, Sampler, Uniform, replying
+from fedfv.sampling import SAMPLINGS, Availability, BySize, Everyone, Sampler, Uniform, replying
 
 ROUNDS = 2000
-PATTERN = torch.tensor([[True, False, True, True, True], [False, False, False, False, False], [True] * 5])
+PATTERN = ((1, 0, 1, 1, 1), (0, 0, 0, 0, 0), (1, 1, 1, 1, 1))
 
 
-def frequencies(sample: Sampler, num_clients: int) -> list[float]:
+def equal(num_clients: int) -> torch.Tensor:
+    return torch.full((num_clients,), 20)
+
+
+def frequencies(sampler: Sampler, sizes: torch.Tensor) -> list[float]:
     """In which share of the rounds each client was chosen."""
-    chosen = torch.cat([sample(round) for round in range(ROUNDS)])
-    return (chosen.bincount(minlength=num_clients) / ROUNDS).tolist()
+    chosen = torch.cat([sampler(round, sizes, seed=0) for round in range(ROUNDS)])
+    return (chosen.bincount(minlength=len(sizes)) / ROUNDS).tolist()
 
 
 @given(num_clients=st.integers(1, 50), data=st.data(), seed=st.integers(0, 2**32), round=st.integers(0, 10_000))
@@ -25,39 +30,30 @@ def test_the_chosen_are_distinct_clients_in_ascending_order(
     num_clients: int, data: st.DataObject, seed: int, round: int
 ) -> None:
     count = data.draw(st.integers(1, num_clients))
-    everyone = torch.ones(3, num_clients, dtype=torch.bool)
-    for sample in (
-        Uniform(num_clients, count, seed),
-        BySize(torch.arange(1, num_clients + 1), count, seed),
-        Availability(everyone, count, seed),
-    ):
-        chosen = sample(round)
+    everyone = [[1] * num_clients] * 3
+    for sampler in (Uniform(count=count), BySize(count=count), Availability(pattern=everyone, count=count)):
+        chosen = sampler(round, torch.arange(1, num_clients + 1), seed)
         assert chosen.dtype == torch.long
         assert len(chosen) == count
         assert chosen.tolist() == sorted(set(chosen.tolist()) & set(range(num_clients)))
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda seed: Uniform(1000, 10, seed),
-        lambda seed: BySize(torch.arange(1000), 10, seed),
-        lambda seed: Availability(torch.ones(1, 1000, dtype=torch.bool), 10, seed),
-    ],
-    ids=["uniform", "by size", "availability"],
+    "sampler", [Uniform(count=10), BySize(count=10), Availability(pattern=[[1] * 1000], count=10)], ids=type
 )
-def test_the_same_address_gives_the_same_clients_and_another_one_others(make: Callable[[int], Sampler]) -> None:
-    assert make(3)(7).tolist() == make(3)(7).tolist()
-    assert make(3)(7).tolist() != make(3)(8).tolist()
-    assert make(3)(7).tolist() != make(4)(7).tolist()
+def test_the_same_address_gives_the_same_clients_and_another_one_others(sampler: Sampler) -> None:
+    sizes = torch.arange(1000)
+    assert sampler(7, sizes, seed=3).tolist() == sampler(7, sizes, seed=3).tolist()
+    assert sampler(7, sizes, seed=3).tolist() != sampler(8, sizes, seed=3).tolist()
+    assert sampler(7, sizes, seed=3).tolist() != sampler(7, sizes, seed=4).tolist()
 
 
 def test_everyone_takes_part_in_each_round() -> None:
-    assert Everyone(4)(0).tolist() == Everyone(4)(99).tolist() == [0, 1, 2, 3]
+    assert Everyone()(0, equal(4), seed=0).tolist() == Everyone()(99, equal(4), seed=1).tolist() == [0, 1, 2, 3]
 
 
 def test_uniform_sampling_takes_each_client_equally_often() -> None:
-    assert frequencies(Uniform(10, 3, seed=0), 10) == pytest.approx([0.3] * 10, abs=0.04)
+    assert frequencies(Uniform(count=3), equal(10)) == pytest.approx([0.3] * 10, abs=0.04)
 
 
 def test_sampling_by_size_draws_one_after_another_with_probability_proportional_to_size() -> None:
@@ -65,15 +61,17 @@ def test_sampling_by_size_draws_one_after_another_with_probability_proportional_
     expected = np.zeros(4)
     for first, second in permutations(range(4), 2):
         expected[[first, second]] += sizes[first] / 12 * sizes[second] / (12 - sizes[first])
-    assert frequencies(BySize(torch.tensor(sizes), 2, seed=0), 4) == pytest.approx(expected.tolist(), abs=0.04)
+    assert frequencies(BySize(count=2), torch.tensor(sizes)) == pytest.approx(expected.tolist(), abs=0.04)
 
 
 def test_a_client_of_size_zero_is_never_chosen() -> None:
-    assert frequencies(BySize(torch.tensor([0.0, 0.5, 0.0, 99.5]), 2, seed=0), 4) == [0, 1, 0, 1]
+    assert frequencies(BySize(count=2), torch.tensor([0.0, 0.5, 0.0, 99.5])) == [0, 1, 0, 1]
 
 
 def test_only_those_that_are_there_are_chosen_and_the_pattern_starts_again() -> None:
-    sample = Availability(PATTERN, count=3, seed=0)
+    def sample(round: int) -> torch.Tensor:
+        return Availability(pattern=PATTERN, count=3)(round, equal(5), seed=0)
+
     for round in range(0, 300, 3):
         assert len(sample(round)) == 3
         assert 1 not in sample(round)
@@ -84,12 +82,40 @@ def test_only_those_that_are_there_are_chosen_and_the_pattern_starts_again() -> 
 
 @pytest.mark.parametrize("count", [None, 4, 5])
 def test_all_that_are_there_are_chosen_if_they_are_no_more_than_asked_for(count: int | None) -> None:
-    assert Availability(PATTERN, count, seed=0)(3).tolist() == [0, 2, 3, 4]
+    assert Availability(pattern=PATTERN, count=count)(3, equal(5), seed=0).tolist() == [0, 2, 3, 4]
 
 
 def test_if_all_are_there_availability_is_uniform_sampling() -> None:
-    there = Availability(torch.ones(2, 30, dtype=torch.bool), 7, seed=5)
-    assert all(torch.equal(there(round), Uniform(30, 7, seed=5)(round)) for round in range(20))
+    there, uniform = Availability(pattern=[[1] * 30] * 2, count=7), Uniform(count=7)
+    assert all(torch.equal(there(round, equal(30), 5), uniform(round, equal(30), 5)) for round in range(20))
+
+
+@pytest.mark.parametrize("pattern", [[[1, 0]], [[True, False]], np.eye(2)[:1], torch.tensor([[True, False]])], ids=repr)
+def test_a_pattern_is_the_same_as_lists_booleans_an_array_or_a_tensor(pattern: object) -> None:
+    sampler = Availability(pattern=pattern)  # type: ignore[arg-type]
+    assert sampler == Availability(pattern=((1, 0),))
+    assert repr(sampler) == "Availability(pattern=((1, 0),), count=None, dropout=0.0)"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda dropout: Uniform(count=30, dropout=dropout),
+        lambda dropout: BySize(count=30, dropout=dropout),
+        lambda dropout: Everyone(dropout=dropout),
+        lambda dropout: Availability(pattern=[[1] * 40], count=30, dropout=dropout),
+    ],
+    ids=["uniform", "by size", "everyone", "availability"],
+)
+def test_each_sampler_leaves_out_those_that_drop_out(make: Callable[[float], Sampler]) -> None:
+    for round in range(20):
+        chosen = make(0.0)(round, equal(40), seed=5)
+        assert make(0.4)(round, equal(40), seed=5).tolist() == replying(chosen, round, 0.4, seed=5).tolist()
+
+
+def test_samplers_have_names_and_equal_ones_are_equal() -> None:
+    assert {kind.__name__ for kind in SAMPLINGS.values()} == {"Uniform", "BySize", "Everyone", "Availability"}
+    assert {Uniform(count=3), Uniform(count=3), BySize(count=3)} == {BySize(count=3), Uniform(count=3)}
 
 
 @given(
@@ -125,27 +151,49 @@ def test_everybody_replies_if_nobody_can_fail_and_a_seed_decides_who_does() -> N
     assert replying(chosen, 0, 0.5, seed=0).tolist() != replying(chosen, 1, 0.5, seed=0).tolist()
 
 
+ONE_EACH = "`sizes` must have one entry for each of at least one client,"
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Everyone(0), "`num_clients` must be a whole number from 1, got 0."),
-        (lambda: Uniform(10, 0, 0), "`count` must be a whole number from 1, got 0."),
-        (lambda: Uniform(10, 2.5, 0), "`count` must be a whole number from 1, got 2.5."),  # type: ignore[arg-type]
-        (lambda: Uniform(10, 11, 0), "`count` must be at most the 10 clients, got 11."),
+        (lambda: Uniform(count=0), "`count` of Uniform must be a whole number from 1, got 0."),
+        (lambda: Uniform(count=2.5), "`count` of Uniform must be a whole number from 1, got 2.5."),  # type: ignore[arg-type]
+        (lambda: BySize(count=True), "`count` of BySize must be a whole number from 1, got True."),
+        (lambda: Everyone(dropout=1.0), "`dropout` of Everyone must be a number in [0, 1), got 1.0."),
+        (lambda: Everyone(dropout=-0.1), "`dropout` of Everyone must be a number in [0, 1), got -0.1."),
+        (lambda: Everyone(dropout=torch.nan), "`dropout` of Everyone must be a number in [0, 1), got nan."),
+        (lambda: Everyone()(0, equal(0), 0), f"{ONE_EACH} got shape (0,)."),
+        (lambda: Uniform(count=11)(0, equal(10), 0), "`count` must be at most the 10 clients, got 11."),
         (
-            lambda: BySize(torch.tensor([1, 0, 2]), 3, 0),
+            lambda: BySize(count=3)(0, torch.tensor([1, 0, 2]), 0),
             "`count` must be at most the 2 clients of a size above 0, got 3.",
         ),
-        (lambda: BySize(torch.tensor([1, -5]), 1, 0), "`sizes` must be finite and from 0, got -5."),
-        (lambda: BySize(torch.tensor([1, torch.nan]), 1, 0), "`sizes` must be finite and from 0, got nan."),
+        (lambda: BySize(count=1)(0, torch.tensor([1, -5]), 0), "`sizes` must be finite and from 0, got -5."),
+        (lambda: BySize(count=1)(0, torch.tensor([1, torch.nan]), 0), "`sizes` must be finite and from 0, got nan."),
+        (lambda: BySize(count=1)(0, torch.ones(2, 2), 0), f"{ONE_EACH} got shape (2, 2)."),
         (
-            lambda: BySize(torch.ones(2, 2), 1, 0),
-            "`sizes` must have one entry for each of at least one client, got shape (2, 2).",
+            lambda: Availability(pattern=PATTERN, count=6)(0, equal(5), 0),
+            "`count` must be at most the 5 clients, got 6.",
         ),
-        (lambda: Availability(PATTERN, 6, 0), "`count` must be at most the 5 clients, got 6."),
         (
-            lambda: Availability(torch.ones(3), 1, 0),
-            "`pattern` must be a boolean matrix of at least one round and client, got torch.float32 of shape (3,).",
+            lambda: Availability(pattern=PATTERN)(0, equal(4), 0),
+            "`pattern` must have 4 entries in each round, one for each client, got 5.",
+        ),
+        *(
+            (
+                partial(Availability, pattern=pattern),
+                f"`pattern` of Availability must have 0 or 1 for each client, in at least one round, got {came}.",
+            )
+            for pattern, came in [
+                (torch.ones(3), "tensor([1., 1., 1.])"),
+                ([[1, 0], [1]], "[[1, 0], [1]]"),
+                ([[1, 2]], "[[1, 2]]"),
+                ([[0.5]], "[[0.5]]"),
+                ([[]], "[[]]"),
+                ([], "[]"),
+                (None, "None"),
+            ]
         ),
         (lambda: replying(torch.arange(3), 0, 1.0, 0), "`probability` must be in [0, 1), got 1.0."),
         (lambda: replying(torch.arange(3), 0, -0.1, 0), "`probability` must be in [0, 1), got -0.1."),

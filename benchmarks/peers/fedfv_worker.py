@@ -3,6 +3,7 @@
 import dataclasses
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,9 @@ def round_of(workload: str, rule: Aggregator[Any], training: Stopwatch | None = 
     keep_freed_memory()
     work = WORKLOADS[workload]
     model = work.model()
-    sample = Uniform(work.clients, work.count, seed=0)
-    clients = BatchedClients(federation_of(work), model, LocalSGD(lr=work.lr))
+    federation = federation_of(work)
+    sample = partial(Uniform(count=work.count), sizes=federation.train.sizes, seed=0)
+    clients = BatchedClients(federation, model, LocalSGD(lr=work.lr))
 
     def timed(*arguments: Any) -> Replies:
         with (training or Stopwatch()).lap():

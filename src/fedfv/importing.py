@@ -13,6 +13,7 @@ from fedfv.errors import ConfigError
 __all__ = ["import_object", "lookup", "name_of", "told"]
 
 _LONGEST = 240  # characters of an exception's text in a sentence
+_FOLDERS: list[str] = []  # those that import paths had before their module
 
 
 def import_object(path: str) -> Any:
@@ -28,6 +29,8 @@ def import_object(path: str) -> Any:
     """
     module, _, name = path.rpartition(":")
     folder, _, module = module.rpartition("/")
+    if folder and folder not in _FOLDERS:
+        _FOLDERS.append(folder)
     if folder and folder not in sys.path:
         sys.path.append(folder)
     try:
@@ -66,7 +69,9 @@ def lookup(name: str, known: Mapping[str, Any], what: str) -> Any:
 
 
 def name_of(kind: type, known: Mapping[str, Any], what: str) -> str:
-    """The name for which `lookup` gives this class.
+    """The name for which `lookup` gives this class, also in another process.
+
+    If an import path named the folder of the module, so does the name.
 
     >>> name_of(Path, {}, "place"), name_of(Path, {"path": Path}, "place")
     ('pathlib:Path', 'path')
@@ -79,7 +84,8 @@ def name_of(kind: type, known: Mapping[str, Any], what: str) -> str:
         module = str(Path(file).resolve().with_suffix(""))
     if "." in kind.__qualname__ or module == "__main__":
         raise ConfigError(f"{what} {kind.__qualname__} must be defined at the top of a module, so that it has a name.")
-    return f"{module}:{kind.__qualname__}"
+    folder = next((folder for folder in _FOLDERS if _is_module_of(folder, module)), None)
+    return f"{folder}/{module}:{kind.__qualname__}" if folder else f"{module}:{kind.__qualname__}"
 
 
 def told(error: Exception) -> str:
@@ -94,3 +100,13 @@ def told(error: Exception) -> str:
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:
     return module.__file__ is None or Path(module.__file__).resolve().is_relative_to(folder.resolve())
+
+
+def _is_module_of(folder: str, module: str) -> bool:
+    """Whether the module is that of a file in the folder."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    place = Path(folder, *module.split("."))
+    return file is not None and Path(file).resolve() in (
+        place.with_suffix(".py").resolve(),
+        (place / "__init__.py").resolve(),
+    )

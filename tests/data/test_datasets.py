@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedfv.data import DataError, Dataset, Federation, Index, check, fashion_mnist, fetch, load, npz, one_class_each
+from fedfv.data import DataError, Dataset, Federation, Index, OneClassEach, check, fashion_mnist, fetch, load, npz
 from fedfv.data._fashion import FASHION_MNIST, FASHION_TOPS
 from fedfv.data._files import read
 from fedfv.data._idx import parse, parse_all
@@ -64,7 +64,7 @@ def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion):
     full, tops = fashion_mnist(SHARED if Path(SHARED).is_dir() else None), load("fashion-tops")
     assert tops.targets.bincount().tolist() == [7000] * 3
     assert tops.only_train().targets.bincount().tolist() == [6000] * 3
-    index = one_class_each(tops)
+    index = OneClassEach()(tops)
     for client, label in enumerate(TOPS):
         rows = (full.targets == label).nonzero().flatten()  # sorted, so the training rows are first
         assert torch.equal(tops.inputs[index[client]], full.inputs[rows])
@@ -123,13 +123,18 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
 
 
 def test_options_are_only_for_callables():
-    with pytest.raises(ValueError, match=r"^options are for `package.module:object`, but 'mnist' got size\.$"):
+    with pytest.raises(ValueError, match=r"^`options` are for `package.module:object`, but 'mnist' got size\.$"):
         load("mnist", size=3)
 
 
 def test_a_callable_makes_the_dataset_or_the_federation():
     assert len(load(f"{__name__}:toy", num_train=2).only_train()) == 2
     assert load(f"{__name__}:toy_federation", size=5).num_clients == 1
+    assert len(load(f"{__name__}:from_folder", name="letters", folder="abc")) == 10  # names that `load` has too
+
+
+def from_folder(name, folder):
+    return toy(inputs=torch.zeros(len(name + folder), 1), targets=torch.zeros(len(name + folder)).long())
 
 
 @pytest.mark.parametrize(

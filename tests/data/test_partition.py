@@ -1,7 +1,7 @@
 """Every row has exactly one owner, and the same seed the same owners."""
 
 import re
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -11,22 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfv.data import (
+    IID,
     PARTITIONS,
+    ByColumn,
     DataError,
     Dataset,
+    Dirichlet,
     Federation,
+    FromFile,
     Index,
-    by_column,
+    LabelShards,
+    OneClassEach,
+    Partition,
+    Unequal,
     cut,
-    dirichlet,
     federate,
-    iid,
-    label_shards,
+    fractions_of,
     load_partition,
-    one_class_each,
     save_partition,
     split,
-    unequal,
 )
 from fedfv.seeding import rng
 
@@ -37,13 +40,13 @@ def dataset_of(targets: list[int] | np.ndarray, **more: object) -> Dataset:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Dataset, Callable[[int], Index], int]:
-    """A dataset, a partition of it with all options but the seed, and the least rows that a client must get."""
+def cases(draw: st.DrawFn) -> tuple[Dataset, Partition, int]:
+    """A dataset, a partition for it, and the least rows that a client must get."""
     targets = draw(st.lists(st.integers(0, 5), min_size=1, max_size=150))
     n = len(targets)
     column = draw(st.lists(st.sampled_from(["ann", "bob", "eve"]), min_size=n, max_size=n))
     dataset = dataset_of(targets, columns={"client": np.array(column)})
-    name = draw(st.sampled_from(sorted(PARTITIONS)))
+    name = draw(st.sampled_from(sorted(PARTITIONS.keys() - {"from-file"})))
     least = draw(st.integers(1, min(n, 12)))
     num_clients = draw(st.integers(1, n // least))
     options = {
@@ -56,13 +59,13 @@ def cases(draw: st.DrawFn) -> tuple[Dataset, Callable[[int], Index], int]:
             "concentration": draw(st.floats(0.001, 1000.0)),
         },
     }
-    return dataset, partial(PARTITIONS[name], dataset, **options.get(name, {})), least if name in options else 1
+    return dataset, PARTITIONS[name](**options.get(name, {})), least if name in options else 1
 
 
 @given(cases(), st.integers(0, 9))
 def test_every_row_has_exactly_one_owner(case, seed):
     dataset, partition, least = case
-    index = partition(seed)
+    index = partition(dataset, seed)
     assert index.rows.sort().values.tolist() == list(range(len(dataset)))
     assert int(index.sizes.min()) >= least
     assert int(index.sizes.sum()) == len(dataset)
@@ -70,23 +73,34 @@ def test_every_row_has_exactly_one_owner(case, seed):
 
 @given(cases(), st.integers(0, 9))
 def test_the_same_seed_gives_the_same_partition(case, seed):
-    _, partition, _ = case
-    first, second = partition(seed), partition(seed)
+    dataset, partition, _ = case
+    first, second = partition(dataset, seed), partition(dataset, seed)
     assert torch.equal(first.rows, second.rows)
     assert torch.equal(first.offsets, second.offsets)
 
 
-@pytest.mark.parametrize("name", ["label-shards", "iid", "unequal", "dirichlet"])
-def test_another_seed_gives_another_partition(name):
-    options = {"num_clients": 10} | ({"concentration": 1.0} if name == "dirichlet" else {})
+RANDOM = [LabelShards, IID, Unequal, Dirichlet]
+
+
+@pytest.mark.parametrize("kind", RANDOM)
+def test_another_seed_gives_another_partition(kind):
     dataset = dataset_of(np.arange(500) % 10)
-    first, second = (PARTITIONS[name](dataset, seed, **options) for seed in (0, 1))
+    first, second = (kind(num_clients=10)(dataset, seed) for seed in (0, 1))
     assert not torch.equal(first.rows, second.rows)
+
+
+@pytest.mark.parametrize("kind", RANDOM)
+def test_a_seed_of_its_own_wins_over_that_of_the_experiment(kind):
+    dataset = dataset_of(np.arange(500) % 10)
+    own, as_given = kind(num_clients=10, seed=7), kind(num_clients=10)
+    assert torch.equal(own(dataset, seed=0).rows, as_given(dataset, seed=7).rows)
+    assert torch.equal(own(dataset, seed=0).rows, own(dataset, seed=1).rows)
+    assert not torch.equal(own(dataset, seed=0).rows, as_given(dataset, seed=0).rows)
 
 
 def test_shards_are_cut_from_the_rows_sorted_by_class_in_their_order():
     targets = rng(0, "targets").permutation(np.arange(5000) % 10)
-    index = label_shards(dataset_of(targets), seed=3, num_clients=10, shards_per_client=2)
+    index = LabelShards(num_clients=10, shards_per_client=2)(dataset_of(targets), seed=3)
     shards = np.argsort(targets, kind="stable").reshape(20, 250)
     owned = index.rows.numpy().reshape(20, 250)
     assert sorted(map(tuple, owned)) == sorted(map(tuple, shards))
@@ -95,27 +109,27 @@ def test_shards_are_cut_from_the_rows_sorted_by_class_in_their_order():
 
 
 def test_the_shards_of_the_paper_are_equal():
-    assert set(label_shards(dataset_of(np.arange(60_000) % 10), 0, num_clients=200).sizes.tolist()) == {300}
-    assert set(label_shards(dataset_of(np.arange(50_000) % 10), 0, num_clients=100).sizes.tolist()) == {500}
+    assert set(LabelShards(num_clients=200)(dataset_of(np.arange(60_000) % 10), 0).sizes.tolist()) == {300}
+    assert set(LabelShards(num_clients=100)(dataset_of(np.arange(50_000) % 10), 0).sizes.tolist()) == {500}
 
 
 def test_a_class_without_rows_is_no_client():
     dataset = dataset_of([3, 1, 3, 1], class_names=("a", "b", "c", "d"))
-    index = one_class_each(dataset)
+    index = OneClassEach()(dataset)
     assert [rows.tolist() for rows in (index[0], index[1])] == [[1, 3], [0, 2]]
     assert index.names == ("b", "d")
-    assert one_class_each(dataset_of([3, 1])).names == ("1", "3")
+    assert OneClassEach()(dataset_of([3, 1])).names == ("1", "3")
 
 
 def test_clients_of_a_column_are_sorted_and_keep_their_rows_in_order():
-    index = by_column(dataset_of([0, 0, 0, 0], columns={"writer": np.array([30, 4, 30, 4])}), column="writer")
+    index = ByColumn(column="writer")(dataset_of([0, 0, 0, 0], columns={"writer": np.array([30, 4, 30, 4])}))
     assert index.names == ("4", "30")
     assert [index[0].tolist(), index[1].tolist()] == [[1, 3], [0, 2]]
 
 
 def test_without_spread_all_clients_are_equal_and_with_more_they_differ_more():
     dataset = dataset_of(np.zeros(10_000, dtype=int))
-    deviations = [unequal(dataset, 0, num_clients=50, spread=s).sizes.double().std() for s in (0, 0.5, 1, 2)]
+    deviations = [Unequal(num_clients=50, spread=s)(dataset, 0).sizes.double().std() for s in (0, 0.5, 1, 2)]
     assert deviations[0] < 1
     assert deviations == sorted(deviations)
 
@@ -124,7 +138,7 @@ def test_a_low_concentration_gives_clients_few_classes_and_a_high_one_all():
     dataset = dataset_of(np.arange(10_000) % 10)
 
     def largest_share(concentration: float) -> float:
-        index = dirichlet(dataset, 0, num_clients=20, concentration=concentration, min_size=1)
+        index = Dirichlet(num_clients=20, concentration=concentration, min_size=1)(dataset, 0)
         counts = [dataset.targets[index[client]].bincount(minlength=10) for client in range(20)]
         return float(np.mean([count.max() / count.sum() for count in counts]))
 
@@ -132,48 +146,117 @@ def test_a_low_concentration_gives_clients_few_classes_and_a_high_one_all():
     assert largest_share(1000.0) < 0.12
 
 
-@pytest.mark.parametrize(
-    ("name", "options"), [("label-shards", {}), ("iid", {}), ("unequal", {}), ("dirichlet", {"concentration": 0.1})]
-)
-def test_a_hundred_thousand_clients_are_not_too_many(name, options):
+@pytest.mark.parametrize("kind", [LabelShards, IID, Unequal, partial(Dirichlet, concentration=0.1)])
+def test_a_hundred_thousand_clients_are_not_too_many(kind):
     dataset = dataset_of(np.arange(1_000_000) % 10)
-    assert len(PARTITIONS[name](dataset, 0, num_clients=100_000, **options)) == 100_000
+    assert len(kind(num_clients=100_000)(dataset, 0)) == 100_000
+
+
+FRACTIONS = "`fractions` for training, validation and test must add up to 1, with something to train and test on, got "
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("make", "message"),
     [
-        (partial(iid, num_clients=0), "`num_clients` must be a whole number from 1, got 0."),
-        (partial(iid, num_clients=2.5), "`num_clients` must be a whole number from 1, got 2.5."),
+        (partial(IID, num_clients=0), "`num_clients` of IID must be a whole number from 1, got 0."),
+        (partial(IID, num_clients=2.5), "`num_clients` of IID must be a whole number from 1, got 2.5."),
+        (partial(IID, num_clients=2, seed=-1), "`seed` of IID must be a whole number from 0, got -1."),
         (
-            partial(iid, num_clients=31),
+            partial(LabelShards, num_clients=2, shards_per_client=0),
+            "`shards_per_client` of LabelShards must be a whole number from 1, got 0.",
+        ),
+        (partial(Unequal, num_clients=2, min_size=0), "`min_size` of Unequal must be a whole number from 1, got 0."),
+        (partial(Unequal, num_clients=2, spread=-1), "`spread` of Unequal must be a number in [0, 10], got -1."),
+        (partial(Unequal, num_clients=2, spread=11), "`spread` of Unequal must be a number in [0, 10], got 11."),
+        (
+            partial(Dirichlet, num_clients=2, concentration=0.0),
+            "`concentration` of Dirichlet must be a number in (0, infinity), got 0.0.",
+        ),
+        (
+            partial(Dirichlet, num_clients=2, concentration=np.inf),
+            "`concentration` of Dirichlet must be a number in (0, infinity), got inf.",
+        ),
+        (partial(ByColumn, column=3), "`column` of ByColumn must be a text, got 3."),
+        (partial(FromFile, path=None), "`path` of FromFile must be a text, got None."),
+        (partial(OneClassEach, fractions=(0.5, 0.5)), f"{FRACTIONS}(0.5, 0.5)."),
+        (partial(OneClassEach, fractions=[0.5, 0.4, 0.2]), f"{FRACTIONS}(0.5, 0.4, 0.2)."),
+        (partial(OneClassEach, fractions=None), f"{FRACTIONS}None."),
+    ],
+)
+def test_a_wrong_option_is_refused_with_one_sentence(make, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("partition", "message"),
+    [
+        (
+            IID(num_clients=31),
             "`num_clients` must be at most 30, so that 30 rows are enough for 1 or more each, got 31.",
         ),
         (
-            partial(dirichlet, num_clients=4, concentration=1.0),
+            Dirichlet(num_clients=4),
             "`num_clients` must be at most 3, so that 30 rows are enough for 10 or more each, got 4.",
         ),
         (
-            partial(label_shards, num_clients=16),
+            LabelShards(num_clients=16),
             "`num_clients` must be at most 15, so that 30 rows are enough for 2 or more each, got 16.",
         ),
-        (
-            partial(label_shards, num_clients=2, shards_per_client=0),
-            "`shards_per_client` must be a whole number from 1, got 0.",
-        ),
-        (partial(unequal, num_clients=2, min_size=0), "`min_size` must be a whole number from 1, got 0."),
-        (partial(unequal, num_clients=2, spread=-1), "`spread` must be a number in [0, 10], got -1."),
-        (
-            partial(dirichlet, num_clients=2, concentration=0.0),
-            "`concentration` must be a number in (0, infinity), got 0.0.",
-        ),
-        (partial(by_column, column="who"), "`column` must be one of the dataset's columns (a, b), got 'who'."),
+        (ByColumn(column="who"), "`column` must be one of the dataset's columns (a, b), got 'who'."),
     ],
 )
-def test_an_impossible_partition_is_refused_with_one_sentence(call, message):
+def test_an_impossible_partition_is_refused_with_one_sentence(partition, message):
     columns = {"a": np.zeros(30), "b": np.zeros(30)}
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        call(dataset_of(np.arange(30) % 3, columns=columns), 0)
+        partition(dataset_of(np.arange(30) % 3, columns=columns), 0)
+
+
+def test_equal_options_are_equal_and_given_by_name():
+    assert IID(num_clients=3, fractions=[0.5, 0.25, 0.25]) == IID(num_clients=3, fractions=(0.5, 0.25, 0.25))
+    assert {IID(num_clients=3), IID(num_clients=3), Unequal(num_clients=3)} == {
+        IID(num_clients=3),
+        Unequal(num_clients=3),
+    }
+    with pytest.raises(TypeError, match="positional"):
+        LabelShards(10)
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A partition of one's own, without fractions."""
+
+    def __call__(self, dataset, seed):
+        return Index.of(list(torch.arange(len(dataset)).chunk(2)))
+
+
+@dataclass(frozen=True)
+class Thirds:
+    """A partition of one's own, which says what is for training, validation and test."""
+
+    def __call__(self, dataset, seed):
+        return tuple(Index.of([rows]) for rows in torch.arange(len(dataset)).chunk(3))
+
+
+def test_fractions_are_those_of_the_partition_or_the_usual_ones():
+    assert fractions_of(IID(num_clients=2, fractions=(0.5, 0.0, 0.5))) == (0.5, 0.0, 0.5)
+    assert fractions_of(Halves()) == (0.8, 0.1, 0.1)
+    dataset = dataset_of(np.arange(60) % 2)
+    assert federate(dataset, Halves()).train.sizes.tolist() == [24, 24]
+    assert federate(dataset, IID(num_clients=2, fractions=(0.5, 0.0, 0.5))).train.sizes.tolist() == [15, 15]
+    assert federate(dataset, Halves(), fractions=(0.5, 0.0, 0.5)).train.sizes.tolist() == [15, 15]
+
+
+def test_a_partition_may_say_itself_what_is_for_training_validation_and_test():
+    federation = federate(dataset_of(np.arange(60) % 2), Thirds())
+    assert [part.rows[0].item() for part in (federation.train, federation.validation, federation.test)] == [0, 20, 40]
+
+
+@pytest.mark.parametrize("wrong", [None, [torch.arange(3)], (Index.of([torch.arange(3)]),)], ids=type)
+def test_what_is_no_index_is_refused_as_a_partition(wrong):
+    message = f"^`partition` must give an Index, or three of them in a tuple, got {type(wrong).__name__}\\.$"
+    with pytest.raises(ValueError, match=message):
+        federate(dataset_of([0, 1, 0]), wrong)
 
 
 @given(st.lists(st.integers(10, 60), min_size=1, max_size=8), st.integers(0, 9))
@@ -224,22 +307,30 @@ def test_a_client_left_with_nothing_is_refused_with_what_to_change(n, part):
 
 def test_names_come_from_the_partition_unless_given():
     dataset = dataset_of(np.arange(40) % 2, class_names=("cat", "dog"))
-    partition = one_class_each(dataset)
+    partition = OneClassEach()(dataset)
     assert federate(dataset, partition).names == ("cat", "dog")
     assert federate(dataset, partition, names=("a", "b")).names == ("a", "b")
-    assert federate(dataset, iid(dataset, 0, num_clients=2)).names == ()
+    assert federate(dataset, IID(num_clients=2)).names == ()
 
 
 def test_a_saved_partition_comes_back_with_names(tmp_path):
     dataset = dataset_of(np.arange(60) % 3, class_names=("T-shirt", "pullover", "Schürze"))
-    federation = federate(dataset, one_class_each(dataset), seed=5)
+    federation = federate(dataset, OneClassEach(), seed=5)
     save_partition(tmp_path / "partition", federation)
     for part, loaded in zip(("train", "validation", "test"), load_partition(tmp_path / "partition"), strict=True):
         original = getattr(federation, part)
         assert torch.equal(loaded.rows, original.rows)
         assert torch.equal(loaded.offsets, original.offsets)
         assert loaded.names == federation.names
-    assert Federation(dataset.inputs, dataset.targets, *load_partition(tmp_path / "partition"), num_classes=3)
+    again = federate(dataset, FromFile(path=str(tmp_path / "partition")))
+    assert (again.names, again.digest()) == (federation.names, federation.digest())
+
+
+def test_a_saved_partition_of_another_dataset_is_refused_with_its_option(tmp_path):
+    dataset = dataset_of(np.arange(60) % 3)
+    save_partition(tmp_path / "partition", federate(dataset, OneClassEach()))
+    with pytest.raises(DataError, match=r"^`path`: `train` must have rows from 0 to 39, got 0 to 59\.$"):
+        FromFile(path=str(tmp_path / "partition"))(dataset_of(np.arange(40) % 3))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"anything"])
@@ -282,6 +373,6 @@ def test_a_wrong_federation_is_refused_with_one_sentence(changes, message):
 
 def test_a_federation_moves_to_another_type_of_number():
     dataset = dataset_of(np.arange(20) % 2)
-    federation = federate(dataset, iid(dataset, 0, num_clients=2)).to("cpu", torch.double)
+    federation = federate(dataset, IID(num_clients=2)).to("cpu", torch.double)
     assert federation.inputs.dtype == torch.double
     assert federation.targets.dtype == torch.int64

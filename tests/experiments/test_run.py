@@ -186,7 +186,9 @@ def test_more_clients_than_there_are_is_refused_before_anything_is_written(tmp_p
 
 
 def test_a_pattern_for_other_clients_is_refused(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(ConfigError, match=r"`sampling.pattern` must have 6 entries in each round"):
+    with pytest.raises(
+        ConfigError, match=r"^`sampling.pattern` must have 6 entries in each round, one for each client, got 2\.$"
+    ):
         run(small(data, sampling={"kind": "availability", "pattern": [[1, 0]]}), tmp_path / "run")
 
 

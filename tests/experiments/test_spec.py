@@ -20,6 +20,7 @@ from fedfv.experiments import (
     Experiment,
     LabelShards,
     Model,
+    StudyRow,
     Uniform,
     bundled,
     changed,
@@ -49,18 +50,61 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"partition": {"kind": "iid", "clients": 3}},
-        "unknown key in [partition] 'clients'; did you mean 'num_clients'? known: num_clients, fractions.",
+        "unknown key in [partition] 'clients'; did you mean 'num_clients'? known: num_clients, seed, fractions.",
     ),
     ({"aggregator.name": "fedfvv"}, "unknown aggregator name 'fedfvv'; did you mean 'fedfv'? known: fedavg, afl, "),
     ({"aggregator.name": None}, "`aggregator.name` is missing; known: fedavg, "),
-    ({"aggregator.alpha": 2.0}, "`alpha` of FedFV must be a number in [0, 1], got 2.0."),
+    ({"aggregator.alpha": 2.0}, "`aggregator.alpha` must be a number in [0, 1], got 2.0."),
     ({"aggregator.alpha": "0.1"}, "`aggregator.alpha` must be a valid number, got '0.1'."),
     ({"aggregator.alfa": 0.1}, "unknown key in [aggregator] 'alfa'; did you mean 'alpha'? known: "),
     ({"training.lr": -1}, "`lr` of local training must be positive, got -1"),
     ({"training.lrr": 1}, "unknown key in [training] 'lrr'; did you mean 'lr'? known: lr, "),
     ({"training.batch_size": 2.5}, "`training.batch_size` must be a valid integer, got 2.5."),
-    ({"sampling.dropout": 1.5}, "`sampling.dropout` must be less than 1, got 1.5."),
-    ({"sampling.count": 0}, "`sampling.count` must be greater than or equal to 1, got 0."),
+    ({"sampling.dropout": 1.5}, "`sampling.dropout` must be a number in [0, 1), got 1.5."),
+    ({"sampling.dropout": "0.5"}, "`sampling.dropout` must be a valid number, got '0.5'."),
+    ({"sampling.count": 0}, "`sampling.count` must be a whole number from 1, got 0."),
+    ({"sampling.count": "3"}, "`sampling.count` must be a valid integer, got '3'."),
+    (
+        {"sampling": {"kind": "availability", "pattern": [[1, 2]]}},
+        "`sampling.pattern` must have 0 or 1 for each client, in at least one round, got ((1, 2),).",
+    ),
+    (
+        {"sampling": {"kind": "availability", "pattern": [[1, "0"]]}},
+        "`sampling.pattern.0.1` must be a valid integer, got '0'.",
+    ),
+    (
+        {"partition": {"kind": "iid", "num_clients": 0}},
+        "`partition.num_clients` must be a whole number from 1, got 0.",
+    ),
+    (
+        {"partition": {"kind": "unequal", "num_clients": 3, "spread": 11}},
+        "`partition.spread` must be a number in [0, 10], got 11.0.",
+    ),
+    (
+        {"partition": {"kind": "by-column", "fractions": [0.5, 0.4, 0.2]}},
+        "`partition.fractions` for training, validation and test must add up to 1, with something to train",
+    ),
+    ({"partition": {"kind": 3}}, "unknown partition kind '3'; known: label-shards, "),
+    ({"partition": "iid"}, "`partition` must be a table, got 'iid'."),
+    (
+        {"partition": {"kind": "no.such:thing"}},
+        "partition kind 'no.such:thing' cannot be imported: No module named 'no'",
+    ),
+    (
+        {"partition": {"kind": "math:gcd"}},
+        "partition kind 'math:gcd' must be a dataclass, whose fields are the keys of [partition].",
+    ),
+    (
+        {"partition": {"kind": "fedfv.training:LocalSGD"}},
+        "`partition` must be an object of LabelShards, OneClassEach, ByColumn, IID, Unequal, Dirichlet, FromFile, or "
+        "of a frozen dataclass whose `__call__` takes dataset and seed, got LocalSGD(",
+    ),
+    (
+        {"sampling": {"kind": "fedfv:FedAvg"}},
+        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, or of a frozen dataclass whose "
+        "`__call__` takes round, sizes and seed, got FedAvg(",
+    ),
+    ({"data.options": 3}, "`data.options` must be an object, got 3."),
     ({"model.loss": "hinge"}, "`model.loss` must be 'cross-entropy' or 'softmax-cross-entropy', got 'hinge'."),
 ]
 
@@ -130,16 +174,16 @@ MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
     (
         Experiment,
         {**GIVEN, "sampling": "everyone"},
-        "`sampling` must be an instance of Uniform, BySize, Everyone or Availability, got 'everyone'.",
+        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, or of a frozen dataclass whose "
+        "`__call__` takes round, sizes and seed, got 'everyone'.",
     ),
-    (Experiment, {**GIVEN, "sampling": FedAvg()}, "`sampling` must be an instance of Uniform, BySize, Everyone or "),
+    (Experiment, {**GIVEN, "sampling": FedAvg()}, "`sampling` must be an object of Uniform, BySize, Everyone, "),
     (Experiment, {**GIVEN, "training": {"lr": 1}}, "`training` must be an instance of LocalSGD, got {'lr': 1}."),
     (Experiment, {**GIVEN, "model": "mlp"}, "`model` must be an instance of Model, got 'mlp'."),
     (Model, {"nmae": "mlp"}, "unknown field of Model 'nmae'; did you mean 'name'? known: name, loss, options."),
     (Model, {"loss": "hinge"}, "`loss` of Model must be 'cross-entropy' or 'softmax-cross-entropy', got 'hinge'."),
-    (LabelShards, {"num_clients": 0}, "`num_clients` of LabelShards must be greater than or equal to 1, got 0."),
-    (LabelShards, {"num_client": 3}, "unknown field of LabelShards 'num_client'; did you mean 'num_clients'? known: "),
-    (LabelShards, {}, "`num_clients` of LabelShards is missing."),
+    (StudyRow, {"name": "x", "algorithm": "fedavg"}, "`changes` of StudyRow is missing."),
+    (LabelShards, {"num_clients": 0}, "`num_clients` of LabelShards must be a whole number from 1, got 0."),
     (LocalSGD, {"lr": "0.1"}, "`lr` of local training must be positive, got '0.1'."),
     (LocalSGD, {"batch_size": "8"}, "`batch_size` of local training must be a whole number from 1, got '8'."),
 ]
@@ -149,13 +193,30 @@ MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
 def test_mistakes_in_python_get_the_sentences_of_those_in_toml(cls: Any, fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}") as caught:
         cls(**fields)
-    assert cls is LocalSGD or type(caught.value) is ConfigError
+    assert cls in (LocalSGD, LabelShards) or type(caught.value) is ConfigError
     assert "\n" not in str(caught.value)
 
 
+def plain_function(dataset: Any, seed: int) -> None:
+    """What is called like a partition, but has no fields that TOML could hold."""
+
+
+@pytest.mark.parametrize("key", ["partition", "sampling"])
+@pytest.mark.parametrize("value", ["iid", FedAvg(), {"kind": "iid"}, plain_function, IID, Everyone], ids=repr)
+def test_what_is_no_object_of_a_partition_or_sampler_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^`{key}` must be an object of \w+, .* or of a frozen dataclass whose "):
+        Experiment(**{**GIVEN, key: value})
+
+
+def test_a_sampler_is_no_partition_and_a_partition_no_sampler() -> None:
+    for key, value in [("partition", Everyone()), ("sampling", IID(num_clients=3)), ("sampling", None)]:
+        with pytest.raises(ConfigError, match=f"^`{key}` must be an object of "):
+            Experiment(**{**GIVEN, key: value})
+
+
 def test_fields_without_their_names_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^fields of LabelShards must be given by name, such as num_clients=\.\.\.$"):
-        LabelShards(10)  # type: ignore[misc]
+    with pytest.raises(ConfigError, match=r"^fields of Model must be given by name, such as name=\.\.\.$"):
+        Model("mlp")  # type: ignore[misc]
 
 
 def test_specifications_can_be_pickled_replaced_and_compared() -> None:

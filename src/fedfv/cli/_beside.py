@@ -22,6 +22,9 @@ def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
         ("data", "name", data),
         ("model", "name", lambda name: _module(name, folders)),
         ("partition", "path", lambda path: _file(path, folders)),
+        ("partition", "kind", lambda name: _module(name, folders)),
+        ("sampling", "kind", lambda name: _module(name, folders)),
+        ("aggregator", "name", lambda name: _module(name, folders)),
     ]
     result = _changed(tables, placed)
     if isinstance(grid := tables.get("grid"), dict):
@@ -34,7 +37,7 @@ def _changed(tables: dict[str, Any], placed: list[tuple[str, str, Callable[[str]
     for table, key, find in placed:
         for name in (table, f"{table}.{key}"):  # the second is how a grid may write it
             if name in tables:
-                result[name] = _replaced(tables[name], key, find)
+                result[name] = _replaced(result[name], key, find)
     return result
 
 

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedfv.aggregators import AGGREGATORS
-from fedfv.experiments import PARTITIONS, SAMPLINGS, ConfigError
+from fedfv.data import PARTITIONS
+from fedfv.errors import ConfigError
+from fedfv.importing import lookup
 from fedfv.models import MODELS
+from fedfv.sampling import SAMPLINGS
 
 # What decides which keys a table has, the table, and the classes or functions whose parameters these keys are.
 _DECIDING: list[tuple[str, str, dict[str, Any]]] = [
@@ -19,27 +22,44 @@ _DECIDING: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-def change_keys(tables: dict[str, Any], changes: Sequence[str]) -> list[str]:
-    """Sets the keys of `KEY=VALUE`, and drops those of the file that a new rule, partition, sampling or model lacks.
+def deciding(tables: dict[str, Any]) -> dict[str, Any]:
+    """The rule, partition, sampling and model of an experiment, by key; None where there is none."""
+    return {decides: _at(tables, decides) for decides, _, _ in _DECIDING}
+
+
+def set_keys(tables: dict[str, Any], changes: Sequence[str]) -> list[str]:
+    """Sets the keys of `KEY=VALUE`, and returns them."""
+    return [_set_key(tables, change) for change in changes]
+
+
+def drop_keys(tables: dict[str, Any], before: dict[str, Any], given: Sequence[str]) -> list[str]:
+    """Drops the keys of the file that a new rule, partition, sampling or model lacks.
 
     Returns a note for each table that lost keys, and for keys that two rules share, whose meaning may differ.
-    A key that is itself among the changes stays, so that the experiment refuses it.
+
+    Args:
+        tables: after the changes.
+        before: what was `deciding` before them.
+        given: the keys that were set; these stay, so that the experiment refuses what is wrong with them.
     """
-    before = {decides: _at(tables, decides) for decides, _, _ in _DECIDING}
-    given = [_set_key(tables, change) for change in changes]
     notes = []
     for decides, where, kinds in _DECIDING:
         kind, table = _at(tables, decides), _at(tables, where)
-        if kind == before[decides] or before[decides] is None or kind not in kinds or not isinstance(table, dict):
+        if kind == before[decides] or before[decides] is None or not isinstance(table, dict):
+            continue
+        try:
+            known = _parameters(lookup(str(kind), kinds, decides))
+        except ConfigError:  # which the experiment says better
             continue
         own = {key for key in table if f"{where}.{key}" != decides and not _is_given(f"{where}.{key}", given)}
-        dropped, kept = sorted(own - _parameters(kinds[kind])), sorted(own & _parameters(kinds[kind]))
+        dropped, kept = sorted(own - known), sorted(own & known)
         for key in dropped:
             del table[key]
+        name = str(kind).rpartition("/")[2]
         if dropped:
-            notes.append(f"dropped {', '.join(f'{where}.{key}' for key in dropped)}, which {kind} does not have")
+            notes.append(f"dropped {', '.join(f'{where}.{key}' for key in dropped)}, which {name} does not have")
         if kept and kinds is AGGREGATORS:
-            notes.append(f"kept {', '.join(f'{where}.{key} = {table[key]}' for key in kept)}, which {kind} has too")
+            notes.append(f"kept {', '.join(f'{where}.{key} = {table[key]}' for key in kept)}, which {name} has too")
     return notes
 
 

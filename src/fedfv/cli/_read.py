@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fedfv.cli._app import err
 from fedfv.cli._beside import located
-from fedfv.cli._change import change_keys
+from fedfv.cli._change import deciding, drop_keys, set_keys
 from fedfv.experiments import ConfigError, bundled
 
 
@@ -28,9 +28,12 @@ def read_tables(
     beside = [path.parent] if path.is_file() else []
     if not kept:
         tables = located(tables, [*beside, here])
-    for note in change_keys(tables, changes):
-        err.print(f"fedfv: {note}", highlight=False, markup=False, soft_wrap=True)
-    return name, located(tables, [here, *beside]) if changes else tables
+    if changes:
+        before, given = deciding(tables), set_keys(tables, changes)
+        tables = located(tables, [here, *beside])
+        for note in drop_keys(tables, before, given):
+            err.print(f"fedfv: {note}", highlight=False, markup=False, soft_wrap=True)
+    return name, tables
 
 
 def _parse(path: Path, experiment: str, kind: Literal["experiments", "sweeps"]) -> tuple[str, dict[str, Any]]:

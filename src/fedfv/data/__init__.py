@@ -1,7 +1,7 @@
 """Datasets, and who holds which of their examples.
 
 >>> dataset = load("fashion-tops")
->>> federation = federate(dataset, one_class_each(dataset))
+>>> federation = federate(dataset, OneClassEach())
 >>> dict(zip(federation.names, federation.train.sizes.tolist()))
 {'T-shirt': 5600, 'pullover': 5600, 'shirt': 5600}
 """
@@ -14,34 +14,50 @@ from fedfv.data._federation import Federation, Index, Part
 from fedfv.data._load import DATASETS, check, fetch, load
 from fedfv.data._mnist import mnist
 from fedfv.data._npz import npz
-from fedfv.data._partition import PARTITIONS, by_column, dirichlet, iid, label_shards, one_class_each, unequal
+from fedfv.data._partition import FRACTIONS, Fractions, Partition, Parts, fractions_of
 from fedfv.data._split import cut, federate, load_partition, save_partition, split
+from fedfv.data.partitions import (
+    IID,
+    PARTITIONS,
+    ByColumn,
+    Dirichlet,
+    FromFile,
+    LabelShards,
+    OneClassEach,
+    Unequal,
+)
 
 __all__ = [
     "DATASETS",
+    "FRACTIONS",
+    "IID",
     "PARTITIONS",
+    "ByColumn",
     "DataError",
     "Dataset",
+    "Dirichlet",
     "Federation",
+    "Fractions",
+    "FromFile",
     "Index",
+    "LabelShards",
+    "OneClassEach",
     "Part",
-    "by_column",
+    "Partition",
+    "Parts",
+    "Unequal",
     "check",
     "cifar10",
     "cut",
-    "dirichlet",
     "fashion_mnist",
     "fashion_tops",
     "federate",
     "fetch",
-    "iid",
-    "label_shards",
+    "fractions_of",
     "load",
     "load_partition",
     "mnist",
     "npz",
-    "one_class_each",
     "save_partition",
     "split",
-    "unequal",
 ]

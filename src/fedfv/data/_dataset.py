@@ -19,7 +19,7 @@ class Dataset:
         targets: classes, from 0.
         num_classes: above every target.
         class_names: in the order of the targets; empty if the classes have none.
-        columns: other values of each row, such as who wrote it, by name; `by_column` makes clients of them.
+        columns: other values of each row, such as who wrote it, by name; `ByColumn` makes clients of them.
         num_train: how many of the rows are official training rows; all of them if not given.
 
     >>> dataset = Dataset(torch.rand(5, 8), torch.tensor([0, 1, 1, 0, 1]), num_classes=2, num_train=3)

@@ -56,7 +56,7 @@ def fashion_tops(folder: Path | str | None = None) -> Dataset:
     """The T-shirts, pullovers and shirts of Fashion-MNIST, which come with fedfv, normalised as in `fashion_mnist`.
 
     6000 training images of each class, one class after the other, then 1000 test images of each; in both the order is
-    that of the files of Fashion-MNIST. So `one_class_each` has the training images of a class before its test images.
+    that of the files of Fashion-MNIST. So `OneClassEach` has the training images of a class before its test images.
 
     >>> fashion_tops().inputs.shape
     torch.Size([21000, 784])

@@ -30,7 +30,7 @@ FILES: dict[str, Files] = {
 }
 
 
-def load(name: str, folder: Path | str | None = None, **options: Any) -> Dataset | Federation:
+def load(name: str, folder: Path | str | None = None, /, **options: Any) -> Dataset | Federation:
     """The dataset of this name, downloaded first if it is nowhere to be found.
 
     Args:
@@ -38,7 +38,7 @@ def load(name: str, folder: Path | str | None = None, **options: Any) -> Dataset
             returns a `Dataset`, or a `Federation` if it knows the clients too. The folder of the module may stand
             before it: `folder/package.module:object`.
         folder: where to look for the files first; otherwise in the one that the environment variable FEDFV_DATA names.
-        options: for the callable.
+        options: arguments of that function, by name.
 
     >>> load("fashion-tops").class_names
     ('T-shirt', 'pullover', 'shirt')
@@ -46,7 +46,7 @@ def load(name: str, folder: Path | str | None = None, **options: Any) -> Dataset
     if ":" in name and not name.endswith(".npz"):
         return _call(name, options)
     if options:
-        raise ValueError(f"options are for `package.module:object`, but '{name}' got {', '.join(options)}.")
+        raise ValueError(f"`options` are for `package.module:object`, but '{name}' got {', '.join(options)}.")
     if name.endswith(".npz"):
         return npz(name)
     if name not in DATASETS:

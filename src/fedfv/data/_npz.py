@@ -17,7 +17,7 @@ def npz(path: Path | str) -> Dataset:
     Args:
         path: of a file with `inputs`, numbers that are used as they are, in float32; `targets`, whole numbers from 0,
             or text, whose values in sorted order become the classes and their names; and any further arrays with a
-            value for each row, such as `client`, for `by_column`.
+            value for each row, such as `client`, for `ByColumn`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

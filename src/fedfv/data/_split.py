@@ -11,6 +11,7 @@ from torch import Tensor
 from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Federation, Index
 from fedfv.data._npz import read_arrays
+from fedfv.data._partition import FRACTIONS, Fractions, Partition, Parts, check_fractions, fractions_of
 from fedfv.seeding import rng
 
 PARTS = ("train", "validation", "test")
@@ -18,18 +19,19 @@ PARTS = ("train", "validation", "test")
 
 def federate(
     dataset: Dataset,
-    partition: Index,
-    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
+    partition: Partition | Index | Parts,
+    fractions: Fractions | None = None,
     seed: int = 0,
     names: tuple[str, ...] = (),
 ) -> Federation:
-    """The dataset in the hands of clients, whose rows are split at random into training, validation and test.
+    """The dataset in the hands of clients, each with rows for training, validation and test.
 
     Args:
         dataset: all examples.
-        partition: which of them each client has.
-        fractions: of each client's rows, for training, validation and test.
-        seed: of the split.
+        partition: which of them each client has; as a partition, or as the rows that one gave. One `Index` is split at
+            random, three are taken as they are.
+        fractions: of each client's rows, for training, validation and test; by default what the partition says.
+        seed: of the partition and of the split.
         names: of the clients, if not those of the partition.
 
     >>> dataset = Dataset(torch.zeros(40, 1), torch.arange(40) % 2, num_classes=2)
@@ -37,13 +39,15 @@ def federate(
     >>> federation.train.sizes, federation.validation.sizes, federation.test.sizes
     (tensor([ 8, 24]), tensor([1, 3]), tensor([1, 3]))
     """
-    parts = split(partition, fractions, seed)
-    return Federation(dataset.inputs, dataset.targets, *parts, dataset.num_classes, names or partition.names)
+    rows = partition(dataset, seed=seed) if callable(partition) else partition
+    if isinstance(rows, Index):
+        rows = split(rows, fractions_of(partition) if fractions is None else fractions, seed)
+    elif not isinstance(rows, tuple) or [type(part) for part in rows] != [Index] * 3:
+        raise ValueError(f"`partition` must give an Index, or three of them in a tuple, got {type(rows).__name__}.")
+    return Federation(dataset.inputs, dataset.targets, *rows, dataset.num_classes, names or rows[0].names)
 
 
-def split(
-    partition: Index, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1), seed: int = 0
-) -> tuple[Index, Index, Index]:
+def split(partition: Index, fractions: Fractions = FRACTIONS, seed: int = 0) -> Parts:
     """Training, validation and test rows of each client, at random.
 
     A client's split depends on the seed, its number and its rows, and not on the other clients.
@@ -59,19 +63,15 @@ def split(
     return cut(Index(torch.from_numpy(rows), partition.offsets, partition.names), fractions)
 
 
-def cut(partition: Index, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)) -> tuple[Index, Index, Index]:
+def cut(partition: Index, fractions: Fractions = FRACTIONS) -> Parts:
     """Training, validation and test rows of each client: the first train, the next are for test, the last validate.
 
     >>> train, validation, test = cut(Index.of([torch.arange(10)]))
     >>> train[0], validation[0], test[0]
     (tensor([0, 1, 2, 3, 4, 5, 6, 7]), tensor([9]), tensor([8]))
     """
-    for_train, for_validation, for_test = fractions
-    if min(for_train, for_test) <= 0 or for_validation < 0 or abs(sum(fractions) - 1) > 1e-9:
-        raise ValueError(
-            f"`fractions` for training, validation and test must add up to 1, with something to train and test on, "
-            f"got {fractions}."
-        )
+    check_fractions(fractions)
+    for_train, _, for_test = fractions
     sizes, starts = partition.sizes, partition.offsets[:-1]
     end_train = starts + _share(sizes, for_train)
     end_test = starts + _share(sizes, for_train + for_test)
@@ -97,7 +97,7 @@ def save_partition(path: Path | str, federation: Federation) -> None:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def load_partition(path: Path | str) -> tuple[Index, Index, Index]:
+def load_partition(path: Path | str) -> Parts:
     """Training, validation and test rows of each client, as `save_partition` wrote them; the names are in each.
 
     >>> from tempfile import TemporaryDirectory

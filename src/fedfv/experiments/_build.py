@@ -1,6 +1,7 @@
 """From an experiment to the objects that run it."""
 
 import dataclasses
+import textwrap
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,13 +12,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from fedfv import data, sampling
+from fedfv import data
 from fedfv.core import Clients, ServerState, answer, needs
-from fedfv.data import Dataset, Federation, Index
+from fedfv.data import Dataset, Federation, Index, Partition
 from fedfv.errors import ConfigError
-from fedfv.experiments import _spec as spec
-from fedfv.experiments._errors import blaming, naming
-from fedfv.experiments._spec import PARTITIONS, Experiment
+from fedfv.experiments._errors import blaming, calling, naming
+from fedfv.experiments._spec import Data, Experiment
 from fedfv.experiments._trial import check_batches, check_fit, takes_stacks
 from fedfv.models import build_model
 from fedfv.training import BatchedClients, LoopClients
@@ -28,34 +28,35 @@ _PAPER_SPLIT, _PAPER_MODEL = 21, 12
 
 def build_federation(experiment: Experiment, source: str | Path | Dataset | Federation | None = None) -> Federation:
     """The data of all clients, each with its own rows of them; from the files in a folder, or as they were loaded."""
-    loaded = source if isinstance(source, Dataset | Federation) else load_data(experiment.data.name, source)
+    loaded = source if isinstance(source, Dataset | Federation) else load_data(experiment.data, source)
     if isinstance(loaded, Federation):
+        _refuse_keys_of_a_dataset(experiment)
         return loaded
+    if experiment.partition is None:
+        known = ", ".join([*data.PARTITIONS, "package.module:object"])
+        raise ConfigError(f"`partition` is missing; known kinds: {known}.")
     dataset = loaded.only_train() if experiment.data.rows == "train" else loaded
-    if isinstance(experiment.partition, spec.FromFile):
-        with blaming("partition.path"):
-            parts = data.load_partition(experiment.partition.path)
-            return Federation(dataset.inputs, dataset.targets, *parts, dataset.num_classes, parts[0].names)
-    with naming("partition", [each.name for each in dataclasses.fields(experiment.partition)]):
-        return _partitioned(experiment, dataset)
+    with calling("partition", type(experiment.partition)):
+        return _partitioned(experiment, experiment.partition, dataset)
 
 
-def load_data(name: str, folder: str | Path | None) -> Dataset | Federation:
-    """What `data.name` stands for; errors name that key."""
-    with blaming("data.name"):
-        return data.load(name, folder)
+def load_data(wanted: Data, folder: str | Path | None) -> Dataset | Federation:
+    """What `data.name` stands for; errors name that key, or `data.options`."""
+    with blaming("data.name"), naming("data", Data):
+        return data.load(wanted.name, folder, **wanted.options)
 
 
-def _partitioned(experiment: Experiment, dataset: Dataset) -> Federation:
-    options = dataclasses.asdict(experiment.partition)
-    fractions = options.pop("fractions")
-    (kind,) = [name for name, cls in PARTITIONS.items() if cls is type(experiment.partition)]
-    seed = options.pop("seed", None)
-    partition = data.PARTITIONS[kind](dataset, experiment.seed if seed is None else seed, **options)
-    if experiment.seeding == "paper":
-        parts = data.cut(_shuffled_in_turn(partition, experiment.seed + _PAPER_SPLIT), fractions)
-        return Federation(dataset.inputs, dataset.targets, *parts, dataset.num_classes, partition.names)
-    return data.federate(dataset, partition, fractions, experiment.seed)
+def _refuse_keys_of_a_dataset(experiment: Experiment) -> None:
+    for key, given in [("partition", experiment.partition is not None), ("data.rows", experiment.data.rows != "all")]:
+        if given:
+            raise ConfigError(f"`{key}` must be left out: the data are a Federation, which says who holds which rows.")
+
+
+def _partitioned(experiment: Experiment, partition: Partition, dataset: Dataset) -> Federation:
+    rows, fractions = partition(dataset=dataset, seed=experiment.seed), data.fractions_of(partition)
+    if experiment.seeding == "paper" and isinstance(rows, Index):
+        rows = data.cut(_shuffled_in_turn(rows, experiment.seed + _PAPER_SPLIT), fractions)
+    return data.federate(dataset, rows, fractions, experiment.seed)
 
 
 def _shuffled_in_turn(partition: Index, seed: int) -> Index:
@@ -89,31 +90,28 @@ def build_clients(experiment: Experiment, federation: Federation, model: nn.Modu
     )
 
 
-def build_sampler(experiment: Experiment, federation: Federation) -> Callable[[int], Int[Tensor, " m"]]:
-    """Who replies in a round."""
-    chosen, seed = experiment.sampling, experiment.seed
-    with naming("sampling", [each.name for each in dataclasses.fields(chosen)]):
-        sample = _sampler(experiment, federation)
-    return lambda round: sampling.replying(sample(round), round, chosen.dropout, seed)
+def build_sampler(experiment: Experiment, federation: Federation) -> Callable[[int], Int[Tensor, " r"]]:
+    """Who replies in a round; a sampler that does not fit the federation is refused here."""
+    sampler, sizes = experiment.sampling, federation.train.sizes
+
+    def sample(round: int) -> Int[Tensor, " r"]:
+        with calling("sampling", type(sampler)):
+            return _checked(sampler(round=round, sizes=sizes, seed=experiment.seed), len(sizes))
+
+    sample(0)
+    return sample
 
 
-def _sampler(experiment: Experiment, federation: Federation) -> sampling.Sampler:
-    chosen, seed, num_clients = experiment.sampling, experiment.seed, federation.num_clients
-    match chosen:
-        case spec.Uniform():
-            return sampling.Uniform(num_clients, chosen.count, seed)
-        case spec.BySize():
-            return sampling.BySize(federation.train.sizes, chosen.count, seed)
-        case spec.Everyone():
-            return sampling.Everyone(num_clients)
-        case spec.Availability():
-            pattern = torch.tensor(chosen.pattern, dtype=torch.bool)
-            if pattern.ndim != 2 or pattern.shape[1] != num_clients:
-                raise ConfigError(
-                    f"`sampling.pattern` must have {num_clients} entries in each round, one for each client, "
-                    f"got shape {tuple(pattern.shape)}."
-                )
-            return sampling.Availability(pattern, chosen.count, seed)
+def _checked(clients: Int[Tensor, " r"], num_clients: int) -> Int[Tensor, " r"]:
+    """What a sampler returned, if these are clients."""
+    right = isinstance(clients, Tensor) and clients.dtype == torch.int64 and clients.ndim == 1
+    ids = clients.tolist() if right else []
+    if not right or len(set(ids)) < len(ids) or any(not 0 <= each < num_clients for each in ids):
+        came = textwrap.shorten(repr(clients), 200, placeholder=" ...")
+        raise ValueError(
+            f"`sampling` must give an int64 tensor of distinct ids from 0 to {num_clients - 1}, got {came}."
+        )
+    return clients
 
 
 def device_of(experiment: Experiment) -> torch.device:

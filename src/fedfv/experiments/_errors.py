@@ -5,34 +5,54 @@ import functools
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from fedfv.errors import ConfigError
+from fedfv.importing import told
 
 T = TypeVar("T")
 
 
 @contextmanager
-def naming(where: str, keys: Iterable[str]) -> Iterator[None]:
-    """Says `where.key` for each of these keys in the sentence of a ValueError, as the TOML file calls it."""
+def naming(where: str, kind: type) -> Iterator[None]:
+    """Makes a `ConfigError` of a ValueError, in which a field of the dataclass is called as in the TOML file.
+
+    The sentence "`count` of Uniform must be ..." becomes "`sampling.count` must be ...".
+    """
     try:
         yield
     except ValueError as error:
-        pattern = f"`({'|'.join(keys)})`"
-        raise ConfigError(re.sub(pattern, rf"`{where}.\1`", str(error))) from error
+        keys = "|".join(field.name for field in dataclasses.fields(kind)) or "(?!)"  # which matches nothing
+        raise ConfigError(re.sub(f"`({keys})`( of {kind.__name__})?", rf"`{where}.\1`", str(error))) from error
+
+
+@contextmanager
+def calling(where: str, kind: type) -> Iterator[None]:
+    """As `naming`, for code that may be a user's own: every exception becomes a sentence that names the table."""
+    try:
+        with naming(where, kind):
+            yield
+    except ConfigError as error:
+        if isinstance(error.__cause__, ConfigError) or re.match(f"`{where}[.`]", str(error)):
+            raise
+        raise ConfigError(f"`{where}`: {error}") from error
+    except Exception as error:
+        raise ConfigError(f"`{where}`: {kind.__name__} raised {told(error)}.") from error
 
 
 @contextmanager
 def blaming(key: str) -> Iterator[None]:
-    """Puts the key of the TOML file before the sentence of a ValueError."""
+    """Puts the key of the TOML file before the sentence of a ValueError that names no key of the same table itself."""
     try:
         yield
     except ValueError as error:
-        raise ConfigError(f"`{key}`: {error}") from error
+        named = str(error).startswith(f"`{key.partition('.')[0]}.")
+        raise ConfigError(str(error) if named else f"`{key}`: {error}") from error
 
 
 def build(cls: type[T], table: Any, where: str) -> T:
@@ -43,11 +63,22 @@ def build(cls: type[T], table: Any, where: str) -> T:
     for key in table:
         if key not in known:
             raise ConfigError.unknown(f"key in [{where}]", key, known)
+    adapter = adapter_of(cls)
     try:
         # Strict, so that "5" is no number; and as JSON, whose lists and tables may become tuples and objects even so.
-        return TypeAdapter(cls).validate_json(json.dumps(table, default=str), strict=True)
+        return adapter.validate_json(json.dumps(table, default=str), strict=True)
     except ValidationError as error:
         raise ConfigError(sentence(error, where)) from None
+
+
+def adapter_of(cls: type[T]) -> TypeAdapter[T]:
+    """From tables of TOML to objects of a dataclass, and back."""
+    try:
+        return TypeAdapter(cls)
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        raise ConfigError(
+            f"fields of {cls.__name__} must be of types that TOML can hold, but: {told(error)}."
+        ) from error
 
 
 def sentence(error: ValidationError, where: str) -> str:
@@ -84,8 +115,8 @@ def _said(error: ValidationError, named: Callable[[str], str]) -> str:
     match first["type"]:
         case "missing" | "missing_keyword_only_argument":
             return f"{named(_path(first['loc']))} is missing."
-        case "value_error":
-            return str(context["error"])
+        case "value_error" | "assertion_error":
+            return str(context["error"]) or first["msg"]
         case "dataclass_exact_type":
             key = first["loc"][0]  # a field of several classes has an error for each
             classes = [context["class_name"]]

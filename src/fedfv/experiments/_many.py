@@ -1,5 +1,7 @@
 """Many runs side by side."""
 
+import dataclasses
+import json
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -18,7 +20,7 @@ from fedfv.data import Dataset, Federation
 from fedfv.errors import DivergedError, RunError
 from fedfv.experiments._build import load_data
 from fedfv.experiments._run import Progress, completed, experiment_of, run
-from fedfv.experiments._spec import Experiment
+from fedfv.experiments._spec import Data, Experiment
 from fedfv.runs import RunDirectory
 
 _LOOK_EVERY = 0.5  # seconds
@@ -113,13 +115,14 @@ def _run_one(path: Path, folder: str | Path | None) -> None:
             raise KeyboardInterrupt
 
     try:
-        run(experiment, path, data=_load(experiment.data.name, folder), watch=watch)
+        run(experiment, path, data=_load(json.dumps(dataclasses.asdict(experiment.data)), folder), watch=watch)
     except KeyboardInterrupt:  # it has saved; the pool would give this process the next one to run
         os._exit(1)
-    for number in _ENDINGS:
-        signal.signal(number, signal.SIG_DFL)
+    finally:  # also of a run that diverged: a process that waits for its next run ends when it is told to
+        for number in _ENDINGS:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @lru_cache(maxsize=1)  # runs that come one after the other are mostly of the same data
-def _load(name: str, folder: str | Path | None) -> Dataset | Federation:
-    return load_data(name, folder)
+def _load(table: str, folder: str | Path | None) -> Dataset | Federation:
+    return load_data(Data(**json.loads(table)), folder)

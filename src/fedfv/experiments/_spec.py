@@ -7,14 +7,17 @@ from dataclasses import field
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import tomli_w
-from pydantic import ConfigDict, Field, InstanceOf
+from pydantic import ConfigDict, Field, GetPydanticSchema, InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic_core import core_schema
 
 from fedfv.aggregators import AGGREGATORS
 from fedfv.core import with_learning_rate
+from fedfv.data import PARTITIONS, Partition
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
-from fedfv.importing import lookup, name_of
+from fedfv.experiments._kinds import build_kind, check_kind, table_of
+from fedfv.sampling import SAMPLINGS, Sampler
 from fedfv.training import LocalSGD
 
 T = TypeVar("T")
@@ -34,90 +37,19 @@ def changed(specified: T, **fields: Any) -> T:
 
 
 Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Shares = Annotated[tuple[float, float, float], Field(strict=False)]
+AsItIs = GetPydanticSchema(lambda source, handler: core_schema.any_schema())  # pydantic does not check protocols
 
 
 @specification
 class Data:
-    """Which examples: a known name, a `.npz` file, or `package.module:object`, a function that gives a Dataset."""
+    """Which examples: a known name, a `.npz` file, or `package.module:object`, a function of the options.
+
+    Such a function gives a Dataset, or a Federation if it knows the clients too.
+    """
 
     name: str = "fashion-tops"
     rows: Literal["all", "train"] = "all"  # the official test images too, or not
-
-
-@specification
-class LabelShards:
-    """Sorted by label and cut into shards, of which each client gets some at random (the paper's).
-
-    With a seed of its own it is the same for all seeds of the experiment, as it was in the paper.
-    """
-
-    num_clients: Count
-    shards_per_client: Count = 2
-    seed: Annotated[int, Field(ge=0)] | None = None
-    fractions: Shares = (0.8, 0.1, 0.1)
-
-
-@specification
-class OneClassEach:
-    """A client for each class."""
-
-    fractions: Shares = (0.8, 0.1, 0.1)
-
-
-@specification
-class Dirichlet:
-    """The classes of each client in random proportions: the smaller the concentration, the more they differ."""
-
-    num_clients: Count
-    concentration: Annotated[float, Field(gt=0)] = 0.5
-    min_size: Count = 10
-    fractions: Shares = (0.8, 0.1, 0.1)
-
-
-@specification
-class IID:
-    """At random, in equal parts."""
-
-    num_clients: Count
-    fractions: Shares = (0.8, 0.1, 0.1)
-
-
-@specification
-class Unequal:
-    """At random, in parts of very different size."""
-
-    num_clients: Count
-    spread: Annotated[float, Field(ge=0)] = 1.0
-    min_size: Count = 10
-    fractions: Shares = (0.8, 0.1, 0.1)
-
-
-@specification
-class ByColumn:
-    """As a column of the data says."""
-
-    column: str = "client"
-    fractions: Shares = (0.8, 0.1, 0.1)
-
-
-@specification
-class FromFile:
-    """As a file of `fedfv partition --out` says, also which rows are for training, validation and test."""
-
-    path: str
-
-
-PARTITIONS: dict[str, Any] = {
-    "label-shards": LabelShards,
-    "one-class-each": OneClassEach,
-    "dirichlet": Dirichlet,
-    "iid": IID,
-    "unequal": Unequal,
-    "by-column": ByColumn,
-    "from-file": FromFile,
-}
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @specification
@@ -127,41 +59,6 @@ class Model:
     name: str = "mlp"
     loss: Literal["cross-entropy", "softmax-cross-entropy"] = "cross-entropy"
     options: dict[str, Any] = field(default_factory=dict)
-
-
-@specification
-class Uniform:
-    """Some clients, each as likely as any other; a chosen one fails to reply with probability `dropout`."""
-
-    count: Count
-    dropout: Share = 0.0
-
-
-@specification
-class BySize:
-    """Some clients, with probabilities proportional to their sizes."""
-
-    count: Count
-    dropout: Share = 0.0
-
-
-@specification
-class Everyone:
-    """All clients, each round."""
-
-    dropout: Share = 0.0
-
-
-@specification
-class Availability:
-    """Some of the clients that are there: `pattern` has 0 or 1 for each client in each round, over and over."""
-
-    pattern: list[list[int]]
-    count: Count | None = None
-    dropout: Share = 0.0
-
-
-SAMPLINGS: dict[str, Any] = {"uniform": Uniform, "by-size": BySize, "everyone": Everyone, "availability": Availability}
 
 
 @specification
@@ -177,7 +74,11 @@ class Experiment:
         output: the model that is evaluated: the last one, or the mean of all so far; "auto" for the rule's own answer.
         engine: how clients are simulated; "auto" takes the fastest that can do it.
         seeding: "paper" draws each client's split and the initial model as the paper's Table 3 did.
+        partition: who holds which examples; None if the data are a Federation, which says so itself.
+        sampling: who replies in a round.
 
+    >>> from fedfv.data import OneClassEach
+    >>> from fedfv.sampling import Everyone
     >>> experiment = Experiment(
     ...     rounds=5, partition=OneClassEach(), sampling=Everyone(), aggregator=AGGREGATORS["fedavg"]()
     ... )
@@ -196,18 +97,20 @@ class Experiment:
     engine: Literal["auto", "loop", "batched"] = "auto"
     seeding: Literal["addressed", "paper"] = "addressed"
     data: Data = field(default_factory=Data)
-    partition: LabelShards | OneClassEach | Dirichlet | IID | Unequal | ByColumn | FromFile
+    partition: Annotated[Partition | None, AsItIs] = None
     model: Model = field(default_factory=Model)
     training: InstanceOf[LocalSGD] = field(default_factory=LocalSGD)
-    sampling: Uniform | BySize | Everyone | Availability
+    sampling: Annotated[Sampler, AsItIs]
     aggregator: Any
 
     def __post_init__(self) -> None:
         rule = self.aggregator
         if isinstance(rule, type) or not (dataclasses.is_dataclass(rule) and callable(rule) and hasattr(rule, "init")):
             raise ConfigError(f"`aggregator` must be a rule, a dataclass with `init` and a call, got {rule!r}.")
-        name_of(type(rule), AGGREGATORS, "aggregator")
         object.__setattr__(self, "aggregator", with_learning_rate(rule, self.training.lr))
+        if self.partition is not None:
+            check_kind("partition", self.partition, PARTITIONS, ("dataset", "seed"))
+        check_kind("sampling", self.sampling, SAMPLINGS, ("round", "sizes", "seed"))
 
     @classmethod
     def from_dict(cls, table: dict[str, Any]) -> "Experiment":
@@ -220,11 +123,11 @@ class Experiment:
                 raise ConfigError.unknown("key", key, known)
         parts: dict[str, Callable[[Any], Any]] = {
             "data": lambda part: build(Data, part, "data"),
-            "partition": lambda part: _build_kind(PARTITIONS, part, "partition", "kind"),
+            "partition": lambda part: build_kind(PARTITIONS, part, "partition"),
             "model": lambda part: build(Model, part, "model"),
             "training": lambda part: build(LocalSGD, part, "training"),
-            "sampling": lambda part: _build_kind(SAMPLINGS, part, "sampling", "kind"),
-            "aggregator": build_rule,
+            "sampling": lambda part: build_kind(SAMPLINGS, part, "sampling"),
+            "aggregator": lambda part: build_kind(AGGREGATORS, part, "aggregator", "name"),
         }
         fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
         return cls(**fields)
@@ -240,44 +143,16 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """As tables, with every default spelled out; what is None is left out."""
         tables = dataclasses.asdict(self)
-        rule = name_of(type(self.aggregator), AGGREGATORS, "aggregator")
-        tables["aggregator"] = {"name": rule, **tables["aggregator"]}
-        for key, kinds, mark in [
-            ("partition", PARTITIONS, "kind"),
-            ("sampling", SAMPLINGS, "kind"),
-        ]:
-            (name,) = [name for name, cls in kinds.items() if cls is type(getattr(self, key))]
-            tables[key] = {mark: name, **tables[key]}
+        if self.partition is not None:
+            tables["partition"] = table_of(self.partition, PARTITIONS, "partition")
+        tables["sampling"] = table_of(self.sampling, SAMPLINGS, "sampling")
+        tables["aggregator"] = table_of(self.aggregator, AGGREGATORS, "aggregator", "name")
         plain: dict[str, Any] = _without_none(tables)
         return plain
 
     def to_toml(self) -> str:
         """As the text of a TOML file."""
         return tomli_w.dumps(self.to_dict())
-
-
-def build_rule(table: Any) -> Any:
-    """The rule that a table `aggregator` names: one of `AGGREGATORS`, or `package.module:object`."""
-    if not isinstance(table, dict):
-        raise ConfigError(f"`aggregator` must be a table, got {table!r}.")
-    if "name" not in table:
-        raise ConfigError(f"`aggregator.name` is missing; known: {', '.join(AGGREGATORS)}, package.module:object.")
-    name = str(table["name"])
-    rule = lookup(name, AGGREGATORS, "aggregator name")
-    if not dataclasses.is_dataclass(rule):
-        raise ConfigError(f"aggregator {name!r} must be a dataclass, whose fields are its hyper-parameters.")
-    return build(rule, {key: value for key, value in table.items() if key != "name"}, "aggregator")  # type: ignore[arg-type]
-
-
-def _build_kind(kinds: dict[str, Any], table: Any, where: str, mark: str) -> Any:
-    """An object of the class that the table's own `kind` or `name` asks for."""
-    if not isinstance(table, dict):
-        raise ConfigError(f"`{where}` must be a table, got {table!r}.")
-    if mark not in table:
-        raise ConfigError(f"`{where}.{mark}` is missing; known: {', '.join(kinds)}.")
-    if table[mark] not in kinds:
-        raise ConfigError.unknown(f"{where} {mark}", str(table[mark]), kinds)
-    return build(kinds[table[mark]], {key: value for key, value in table.items() if key != mark}, where)
 
 
 def _without_none(value: Any) -> Any:

@@ -1,0 +1,65 @@
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedfv.checks import check_number
+from fedfv.data._dataset import Dataset
+from fedfv.data._federation import Index
+from fedfv.data._partition import FRACTIONS, Fractions
+from fedfv.data.partitions._options import check_common, check_enough, own_seed
+from fedfv.data.partitions._rows import Rows, grouped
+from fedfv.seeding import rng
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dirichlet:
+    """Each class shared out among the clients in random proportions.
+
+    The proportions are drawn from a symmetric Dirichlet distribution. A client with fewer than `min_size` rows is
+    filled up with random rows of clients that have more.
+
+    Args:
+        concentration: near 0 each class has few owners, at infinity all clients are alike.
+        min_size: rows that each client has at least.
+        seed: of the draw, instead of the experiment's.
+
+    >>> dataset = Dataset(torch.zeros(90, 1), torch.arange(90) % 3, num_classes=3)
+    >>> bool((Dirichlet(num_clients=5, concentration=0.1)(dataset, seed=0).sizes >= 10).all())
+    True
+    """
+
+    num_clients: int
+    concentration: float = 0.5
+    min_size: int = 10
+    seed: int | None = None
+    fractions: Fractions = FRACTIONS
+
+    def __post_init__(self) -> None:
+        check_common(self)
+        check_number(self, "concentration", 0, open_low=True)
+
+    def __call__(self, dataset: Dataset, seed: int) -> Index:
+        check_enough(dataset, self.num_clients, self.min_size)
+        random = rng(own_seed(self.seed, seed), "partition", "dirichlet")
+        rows = random.permutation(len(dataset))
+        labels = dataset.targets.numpy()[rows]
+        owners = np.empty(len(rows), dtype=np.int64)
+        for label in np.unique(labels):
+            (members,) = np.nonzero(labels == label)
+            shares = np.cumsum(random.dirichlet(np.full(self.num_clients, self.concentration)))
+            middles = (np.arange(len(members)) + 0.5) / len(members) * shares[-1]
+            owners[members] = np.searchsorted(shares, middles)
+        _fill_up(owners, self.num_clients, self.min_size, random)
+        index = grouped(owners, self.num_clients)
+        return Index(torch.from_numpy(rows)[index.rows], index.offsets)
+
+
+def _fill_up(owners: Rows, num_clients: int, min_size: int, random: np.random.Generator) -> None:
+    """Change some owners, so that each has at least `min_size` places; the places are in random order."""
+    sizes = np.bincount(owners, minlength=num_clients)
+    wanting = np.maximum(min_size - sizes, 0)
+    order = np.argsort(owners, kind="stable")
+    rank = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    spare = order[rank >= min_size]  # whoever gives from these keeps enough
+    owners[random.choice(spare, wanting.sum(), replace=False)] = np.repeat(np.arange(num_clients), wanting)

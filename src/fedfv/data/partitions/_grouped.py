@@ -1,0 +1,62 @@
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfv.checks import check_text
+from fedfv.data._dataset import Dataset
+from fedfv.data._federation import Index
+from fedfv.data._partition import FRACTIONS, Fractions
+from fedfv.data.partitions._options import check_common
+from fedfv.data.partitions._rows import grouped
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneClassEach:
+    """A client for each class that has rows, with all of them in their order.
+
+    Nothing is random.
+
+    >>> import torch
+    >>> dataset = Dataset(torch.zeros(3, 1), torch.tensor([1, 0, 1]), 2, class_names=("cat", "dog"))
+    >>> index = OneClassEach()(dataset)
+    >>> index[1], index.names
+    (tensor([0, 2]), ('cat', 'dog'))
+    """
+
+    fractions: Fractions = FRACTIONS
+
+    def __post_init__(self) -> None:
+        check_common(self)
+
+    def __call__(self, dataset: Dataset, seed: int = 0) -> Index:
+        names = np.array(dataset.class_names or range(dataset.num_classes))
+        clients, owners = np.unique(dataset.targets.numpy(), return_inverse=True)
+        return grouped(owners, len(clients), tuple(map(str, names[clients])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByColumn:
+    """A client for each value of a column of the dataset, in sorted order and named by it.
+
+    Nothing is random.
+
+    >>> import torch
+    >>> dataset = Dataset(torch.zeros(3, 1), torch.tensor([1, 0, 1]), 2, columns={"client": np.array(["b", "a", "b"])})
+    >>> index = ByColumn()(dataset)
+    >>> index[1], index.names
+    (tensor([0, 2]), ('a', 'b'))
+    """
+
+    column: str = "client"
+    fractions: Fractions = FRACTIONS
+
+    def __post_init__(self) -> None:
+        check_common(self)
+        check_text(self, "column")
+
+    def __call__(self, dataset: Dataset, seed: int = 0) -> Index:
+        if self.column not in dataset.columns:
+            known = ", ".join(dataset.columns) or "none"
+            raise ValueError(f"`column` must be one of the dataset's columns ({known}), got '{self.column}'.")
+        clients, owners = np.unique(dataset.columns[self.column], return_inverse=True)
+        return grouped(owners, len(clients), tuple(map(str, clients)))

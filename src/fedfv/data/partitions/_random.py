@@ -1,0 +1,73 @@
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfv.checks import check_number
+from fedfv.data._dataset import Dataset
+from fedfv.data._federation import Index
+from fedfv.data._partition import FRACTIONS, Fractions
+from fedfv.data.partitions._options import check_common, check_enough, own_seed
+from fedfv.data.partitions._rows import dealt
+from fedfv.seeding import rng
+
+
+@dataclass(frozen=True, kw_only=True)
+class IID:
+    """Rows at random, in parts that are equal up to one row.
+
+    Args:
+        seed: of the draw, instead of the experiment's.
+
+    >>> import torch
+    >>> IID(num_clients=2)(Dataset(torch.zeros(5, 1), torch.zeros(5).long(), num_classes=1), seed=0).sizes
+    tensor([2, 3])
+    """
+
+    num_clients: int
+    seed: int | None = None
+    fractions: Fractions = FRACTIONS
+
+    def __post_init__(self) -> None:
+        check_common(self)
+
+    def __call__(self, dataset: Dataset, seed: int) -> Index:
+        check_enough(dataset, self.num_clients)
+        bounds = np.arange(self.num_clients + 1) * len(dataset) // self.num_clients
+        random = rng(own_seed(self.seed, seed), "partition", "iid")
+        return dealt(random.permutation(len(dataset)), np.diff(bounds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unequal:
+    """Rows at random, many for some clients and few for others.
+
+    The number of rows that a client has beyond `min_size` follows a log-normal distribution.
+
+    Args:
+        spread: standard deviation of the logarithm; with 0 all clients are equal, up to one row.
+        min_size: rows that each client has at least.
+        seed: of the draw, instead of the experiment's.
+
+    >>> import torch
+    >>> dataset = Dataset(torch.zeros(99, 1), torch.zeros(99).long(), num_classes=1)
+    >>> Unequal(num_clients=3)(dataset, seed=0).sizes.sum()
+    tensor(99)
+    """
+
+    num_clients: int
+    spread: float = 1.0
+    min_size: int = 10
+    seed: int | None = None
+    fractions: Fractions = FRACTIONS
+
+    def __post_init__(self) -> None:
+        check_common(self)
+        check_number(self, "spread", 0, 10)
+
+    def __call__(self, dataset: Dataset, seed: int) -> Index:
+        check_enough(dataset, self.num_clients, self.min_size)
+        random = rng(own_seed(self.seed, seed), "partition", "unequal")
+        weights = np.exp(self.spread * random.standard_normal(self.num_clients))
+        beyond = len(dataset) - self.num_clients * self.min_size
+        bounds = np.rint(np.cumsum(weights) / weights.sum() * beyond).astype(int)
+        return dealt(random.permutation(len(dataset)), np.diff(bounds, prepend=0) + self.min_size)

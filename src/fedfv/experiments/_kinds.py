@@ -1,0 +1,64 @@
+"""Objects of an experiment whose class a key of their table names: ours, or one at an import path."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedfv.errors import ConfigError
+from fedfv.experiments._errors import adapter_of, build, calling
+from fedfv.importing import lookup, name_of
+
+
+def build_kind(known: Mapping[str, type[Any]], table: Any, where: str, mark: str = "kind") -> Any:
+    """An object of the class that the table's own `kind` asks for.
+
+    Args:
+        known: the classes that have names of ours.
+        table: the options of the object, and its `kind`.
+        where: the name of the table.
+        mark: the key that names the class.
+
+    >>> from fedfv.data import PARTITIONS
+    >>> build_kind(PARTITIONS, {"kind": "iid", "num_clients": 3}, "partition")
+    IID(num_clients=3, seed=None, fractions=(0.8, 0.1, 0.1))
+    """
+    if not isinstance(table, dict):
+        raise ConfigError(f"`{where}` must be a table, got {table!r}.")
+    if mark not in table:
+        raise ConfigError(f"`{where}.{mark}` is missing; known: {', '.join(known)}.")
+    name = str(table[mark])
+    kind = lookup(name, known, f"{where} {mark}")
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        raise ConfigError(f"{where} {mark} {name!r} must be a dataclass, whose fields are the keys of [{where}].")
+    with calling(where, kind):
+        return build(kind, {key: value for key, value in table.items() if key != mark}, where)
+
+
+def table_of(options: Any, known: Mapping[str, type[Any]], where: str, mark: str = "kind") -> dict[str, Any]:
+    """The table from which `build_kind` makes an equal object.
+
+    >>> from fedfv.data import IID, PARTITIONS
+    >>> table_of(IID(num_clients=3), PARTITIONS, "partition")
+    {'kind': 'iid', 'num_clients': 3, 'seed': None, 'fractions': [0.8, 0.1, 0.1]}
+    """
+    kind = type(options)
+    fields = {field.name for field in dataclasses.fields(options) if field.init}
+    with calling(where, kind):
+        values = adapter_of(kind).dump_python(options, mode="json", include=fields, warnings=False)
+    return {mark: name_of(kind, known, f"{where} {mark}"), **values}
+
+
+def check_kind(where: str, value: Any, known: Mapping[str, type[Any]], arguments: Sequence[str]) -> None:
+    """Refuses what is no object of a dataclass that can be called with these arguments, by name."""
+    try:
+        inspect.signature(value).bind(**dict.fromkeys(arguments))
+        good = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    except TypeError:
+        good = False
+    if not good:
+        classes = ", ".join(kind.__name__ for kind in known.values())
+        raise ConfigError(
+            f"`{where}` must be an object of {classes}, or of a frozen dataclass whose `__call__` takes "
+            f"{', '.join(arguments[:-1])} and {arguments[-1]}, got {value!r}."
+        )
