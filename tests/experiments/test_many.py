@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from fedfv.experiments import ConfigError, Experiment, ManyProgress, RunDirectory, run, run_many
+from fedfv.experiments import ConfigError, DivergedError, Experiment, ManyProgress, RunDirectory, run, run_many
+from fedfv.experiments._many import _run_one
 from tests.experiments.helpers import small, tables, write_data
 
 
@@ -103,3 +104,16 @@ def test_a_process_that_was_killed_is_named_and_nothing_is_lost(sweep: "subproce
     assert sweep.returncode == 1
     assert "was killed; the same command goes on from there" in said
     assert all(RunDirectory(path).rounds_done() > 0 for path in tmp_path.glob("out/runs/*/*"))
+
+
+def test_a_process_can_be_terminated_after_a_run_that_diverged(tmp_path: Path) -> None:
+    diverging = small(write_data(tmp_path / "data.npz"), training={"lr": 1e30, "batch_size": 10})
+    place = RunDirectory.create(tmp_path / "run", diverging)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(DivergedError):
+            _run_one(place.path, None)
+        assert {signal.getsignal(number) for number in before} == {signal.SIG_DFL}
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -42,7 +42,7 @@ def federate(
     rows = partition(dataset, seed=seed) if callable(partition) else partition
     if isinstance(rows, Index):
         rows = split(rows, fractions_of(partition) if fractions is None else fractions, seed)
-    elif not isinstance(rows, tuple) or [type(part) for part in rows] != [Index] * 3:
+    elif not isinstance(rows, tuple) or [isinstance(part, Index) for part in rows] != [True] * 3:
         raise ValueError(f"`partition` must give an Index, or three of them in a tuple, got {type(rows).__name__}.")
     return Federation(dataset.inputs, dataset.targets, *rows, dataset.num_classes, names or rows[0].names)
 
