@@ -19,7 +19,17 @@ from torch import Tensor
 from fedfv.aggregators import FedAvg
 from fedfv.cli import main
 from fedfv.data import IID, Dataset, Federation, Index, OneClassEach, federate
-from fedfv.experiments import ConfigError, Data, Experiment, Model, Progress, RunDirectory, build_federation, run
+from fedfv.experiments import (
+    ConfigError,
+    Data,
+    Experiment,
+    Model,
+    Progress,
+    RunDirectory,
+    build_federation,
+    experiment_of,
+    run,
+)
 from fedfv.sampling import Everyone
 from fedfv.seeding import rng
 from tests.experiments.helpers import small, tables, write_data
