@@ -108,7 +108,7 @@ def test_a_process_that_was_killed_is_named_and_nothing_is_lost(sweep: "subproce
 
 def test_a_process_can_be_terminated_after_a_run_that_diverged(tmp_path: Path) -> None:
     diverging = small(write_data(tmp_path / "data.npz"), training={"lr": 1e30, "batch_size": 10})
-    place = RunDirectory.create(tmp_path / "run", diverging)
+    place = RunDirectory.create(tmp_path / "run", diverging.to_dict())
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with pytest.raises(DivergedError):

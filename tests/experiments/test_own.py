@@ -354,21 +354,21 @@ def made(rows: int = 60, federated: bool = False) -> Dataset | Federation:
     return federate(dataset, OneClassEach()) if federated else dataset
 
 
-def experiment_of(**tables: Any) -> Experiment:
+def experiment_with(**tables: Any) -> Experiment:
     plain = {"rounds": 1, "sampling": {"kind": "everyone"}, "aggregator": {"name": "fedavg"}}
     return Experiment.from_dict({**plain, **tables})
 
 
 def test_options_reach_the_function_that_makes_the_data() -> None:
     data = {"name": f"{__name__}:made", "options": {"rows": 90}}
-    experiment = experiment_of(data=data, partition={"kind": "iid", "num_clients": 3})
+    experiment = experiment_with(data=data, partition={"kind": "iid", "num_clients": 3})
     assert Experiment.from_toml(experiment.to_toml()) == experiment
     assert experiment.to_dict()["data"]["options"] == {"rows": 90}
     assert build_federation(experiment).train.sizes.tolist() == [24, 24, 24]
 
 
 def test_a_federation_needs_no_partition(tmp_path: Path) -> None:
-    experiment = experiment_of(data={"name": f"{__name__}:made", "options": {"federated": True}})
+    experiment = experiment_with(data={"name": f"{__name__}:made", "options": {"federated": True}})
     assert "partition" not in experiment.to_dict()
     assert Experiment.from_toml(experiment.to_toml()) == experiment
     assert len(run(experiment, tmp_path / "run").records()) == 2
@@ -410,7 +410,7 @@ def test_data_and_partition_that_do_not_go_together_are_refused_before_anything_
     tmp_path: Path, tables: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
-        run(experiment_of(**tables), tmp_path / "run")
+        run(experiment_with(**tables), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
