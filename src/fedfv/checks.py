@@ -3,7 +3,21 @@
 import math
 from typing import Any
 
-__all__ = ["check_count", "check_number", "check_text"]
+__all__ = ["check_choice", "check_count", "check_number", "check_text"]
+
+
+def check_choice(options: object, field: str, allowed: tuple[str, ...]) -> None:
+    """Refuses a field that is none of the allowed texts.
+
+    >>> from types import SimpleNamespace
+    >>> check_choice(SimpleNamespace(order="up"), "order", ("loss", "random"))
+    Traceback (most recent call last):
+    ValueError: `order` of SimpleNamespace must be one of 'loss', 'random', got 'up'.
+    """
+    value = getattr(options, field)
+    if value not in allowed:
+        choices = ", ".join(repr(choice) for choice in allowed)
+        raise ValueError(f"`{field}` of {type(options).__name__} must be one of {choices}, got {value!r}.")
 
 
 def check_count(options: object, field: str, low: int = 0, *, optional: bool = False) -> None:
@@ -29,8 +43,11 @@ def check_number(
     *,
     open_low: bool = False,
     open_high: bool = False,
+    optional: bool = False,
 ) -> None:
     """Refuses a field that is no finite number from `low` to `high`; an open end of the interval is refused too.
+
+    With `optional` the field may be None.
 
     >>> from types import SimpleNamespace
     >>> check_number(SimpleNamespace(dropout=1.0), "dropout", 0, 1, open_high=True)
@@ -38,6 +55,8 @@ def check_number(
     ValueError: `dropout` of SimpleNamespace must be a number in [0, 1), got 1.0.
     """
     value, open_high = getattr(options, field), open_high or math.isinf(high)
+    if optional and value is None:
+        return
     inside = _is_number(value) and low <= value <= high
     if not inside or (open_low and value == low) or (open_high and value == high):
         interval = f"{'(' if open_low else '['}{low:g}, {_end(high)}{')' if open_high else ']'}"

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedfv.core import Buffers
+from fedfv.core import NO_BUFFERS, Buffers
 from fedfv.importing import lookup, told
 
-__all__ = ["LOSSES", "MODELS", "build_model", "flatten", "flatten_buffers", "load_buffers", "unflatten"]
+__all__ = ["LOSSES", "MODELS", "build_model", "flatten", "flatten_buffers", "load", "unflatten", "unflatten_buffers"]
 
 
 _FEW_CLASSES = 8
@@ -145,11 +145,27 @@ def flatten_buffers(model: nn.Module) -> Buffers:
     return Buffers(values.clone(), torch.cat(whole).long() if whole else torch.zeros(0, dtype=torch.long))
 
 
-def load_buffers(buffers: Buffers, model: nn.Module) -> None:
-    """Writes them back into the model."""
-    starts = [0, 0]
-    for buffer in model.buffers():
+def unflatten_buffers(buffers: Buffers, model: nn.Module) -> dict[str, Tensor]:
+    """The named buffers of the model, as `flatten_buffers` took them."""
+    named, starts = {}, [0, 0]
+    for name, buffer in model.named_buffers():
         kind = 0 if buffer.is_floating_point() else 1
         part = buffers[kind][starts[kind] : starts[kind] + buffer.numel()]
-        buffer.copy_(part.view(buffer.shape))
+        named[name] = part.view(buffer.shape).to(buffer.dtype)
         starts[kind] += buffer.numel()
+    return named
+
+
+def load(params: Float[Tensor, " d"], model: nn.Module, buffers: Buffers = NO_BUFFERS) -> None:
+    """Writes parameters, and buffers if there are any, into the model: the inverse of `flatten`.
+
+    >>> model = nn.Linear(2, 1)
+    >>> load(torch.tensor([1.0, 2.0, 3.0]), model)
+    >>> flatten(model)
+    tensor([1., 2., 3.])
+    """
+    named = dict(model.named_parameters()) | dict(model.named_buffers())
+    views = unflatten(params, model) | (unflatten_buffers(buffers, model) if any(map(len, buffers)) else {})
+    with torch.no_grad():
+        for name, view in views.items():
+            named[name].copy_(view)

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.aggregators._checks import check_number
+from fedfv.checks import check_number
 from fedfv.core import Replies
 
 

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.aggregators._checks import check_choice
+from fedfv.checks import check_choice
 from fedfv.core import Empty, Replies
 
 

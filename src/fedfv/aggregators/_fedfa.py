@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.aggregators._checks import check_choice, check_number
+from fedfv.checks import check_choice, check_number
 from fedfv.core import ACCURACY, Measure, Replies, learning_rate
 
 _SMALLEST_SHARE = 1e-6  # keeps the logarithm of a client that has accuracy zero, or that is alone, finite

@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.aggregators._checks import check_choice, check_count, check_number
 from fedfv.aggregators._history import History
+from fedfv.checks import check_choice, check_count, check_number
 from fedfv.core import Explanation, ExternalConflict, Replies
 from fedfv.seeding import rng
 

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.aggregators._checks import check_choice, check_number
+from fedfv.checks import check_choice, check_number
 from fedfv.core import TRAINED_LOSS, Empty, Measure, Replies, learning_rate
 
 

@@ -2,6 +2,7 @@
 
 import sys
 
+from fedfv._extras import MissingExtraError, comes_with
 from fedfv._openmp import wait_passively
 
 __all__ = ["entry", "main"]
@@ -11,10 +12,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs a command; returns 0, 1 for a run that failed or was interrupted, or 2 for something asked for wrongly."""
     wait_passively()  # before anything loads torch
     try:
-        from fedfv.cli import _commands, _studies  # noqa: F401
-        from fedfv.cli._app import call
+        with comes_with("experiments"):
+            from fedfv.cli import _commands, _studies  # noqa: F401
+            from fedfv.cli._app import call
 
         return call(sys.argv[1:] if arguments is None else arguments)
+    except MissingExtraError as error:
+        print(f"fedfv: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("fedfv: interrupted.", file=sys.stderr)
         return 1

@@ -10,6 +10,8 @@ import typer
 
 from fedfv import data
 from fedfv.cli._app import Folder, app, err, out
+from fedfv.cli._fetch import fetch as fetch_files
+from fedfv.cli._fetch import fetch_missing
 from fedfv.cli._lists import list_table, partition_table
 from fedfv.cli._read import read_tables
 from fedfv.cli._show import result_table, watching
@@ -27,6 +29,7 @@ from fedfv.reports import (
     write_run_figures,
     write_run_tables,
 )
+from fedfv.training import keep_freed_memory
 
 data_app = typer.Typer(help="Get the files of a data set, or check those that are here.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -59,6 +62,8 @@ def run_command(
     if directory is None:  # a run directory goes on in its own place
         directory = Path(experiment) if Path(experiment).is_dir() else _default_directory(name, changes or [], wanted)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
+    keep_freed_memory()
+    fetch_missing(wanted.data.name, folder)
     board = None if tensorboard is None else TensorBoard(tensorboard / directory.resolve().name)
     try:
         with watching(wanted.rounds) as bar, closing(board) if board else nullcontext():
@@ -154,7 +159,9 @@ def partition(
 ) -> None:
     """Show how many examples of which class each client of an experiment has; save it, or draw it."""
     _, tables = read_tables(experiment)
-    federation = build_federation(Experiment.from_dict(tables if seed is None else {**tables, "seed": seed}), folder)
+    wanted = Experiment.from_dict(tables if seed is None else {**tables, "seed": seed})
+    fetch_missing(wanted.data.name, folder)
+    federation = build_federation(wanted, folder)
     sizes = federation.train.sizes
     out.print(
         f"{federation.num_clients} clients with {int(sizes.min())} to {int(sizes.max())} training examples, "
@@ -177,7 +184,7 @@ def partition(
 @data_app.command()
 def fetch(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None:
     """Download the files of a data set, unless they are here, and print where they are."""
-    for place in sorted({str(path) for path in data.fetch(name, folder).values()}):
+    for place in sorted({str(path) for path in fetch_files(name, folder).values()}):
         out.print(place, highlight=False, soft_wrap=True)
 
 

@@ -9,6 +9,7 @@ import typer
 from rich.markdown import Markdown
 
 from fedfv.cli._app import Folder, app, err, out
+from fedfv.cli._fetch import fetch_missing
 from fedfv.cli._read import read_tables
 from fedfv.cli._show import ranking_table, watching_many
 from fedfv.experiments import (
@@ -106,6 +107,8 @@ def sweep(
 def _run(runs: Mapping[Path, Experiment], jobs: int | None, folder: Path | None) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
     try:
+        for name in {experiment.data.name for experiment in runs.values()}:
+            fetch_missing(name, folder)
         with watching_many() as watch:
             run_many(runs, jobs=jobs, data=folder, watch=watch)
     except KeyboardInterrupt:

@@ -9,9 +9,10 @@
 from fedfv.data._checked import DataError
 from fedfv.data._cifar10 import cifar10
 from fedfv.data._dataset import Dataset
+from fedfv.data._download import Download
 from fedfv.data._fashion import fashion_mnist, fashion_tops
 from fedfv.data._federation import Federation, Index, Part
-from fedfv.data._load import DATASETS, check, fetch, load
+from fedfv.data._load import DATASETS, check, fetch, is_missing, load
 from fedfv.data._mnist import mnist
 from fedfv.data._npz import npz
 from fedfv.data._partition import FRACTIONS, Fractions, Partition, Parts, fractions_of
@@ -36,6 +37,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "Dirichlet",
+    "Download",
     "Federation",
     "Fractions",
     "FromFile",
@@ -54,6 +56,7 @@ __all__ = [
     "federate",
     "fetch",
     "fractions_of",
+    "is_missing",
     "load",
     "load_partition",
     "mnist",

@@ -1,17 +1,17 @@
 """Where the files of a dataset are."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-import platformdirs
-
+from fedfv._extras import comes_with
 from fedfv.data._checked import OPENERS, DataError, contents, members
-from fedfv.data._download import download
+from fedfv.data._download import Watch, download, unwatched
 
 ARCHIVE_SUFFIXES = (".gz", ".xz")
 
@@ -40,23 +40,36 @@ def places(folder: Path | str | None) -> list[Path]:
         raise DataError(f"`folder` or FEDFV_DATA must be a folder, got {given}.")
     return [
         *([Path(given)] if given else []),
-        platformdirs.user_cache_path("fedfv"),
+        *([_cache()] if find_spec("platformdirs") else []),
         Path("/usr/share/datasets"),  # of Debian's package dataset-fashion-mnist
         Path(__file__).parent,  # what comes with fedfv
     ]
 
 
-def locate(files: Files, folder: Path | str | None = None) -> dict[str, Path]:
+def _cache() -> Path:
+    """The folder of this user for what was downloaded."""
+    with comes_with("experiments"):
+        import platformdirs
+
+    return platformdirs.user_cache_path("fedfv")
+
+
+def is_here(files: Files, folder: Path | str | None = None) -> bool:
+    """Whether all files are somewhere; they are not checked."""
+    return len(_find(files, folder)) == len(files.digests)
+
+
+def locate(files: Files, folder: Path | str | None = None, watch: Watch = unwatched) -> dict[str, Path]:
     """The path of each file; what is found nowhere is unpacked or downloaded into the cache."""
     found = _find(files, folder)
     if missing := {name: digest for name, digest in files.digests.items() if name not in found}:
-        cache = platformdirs.user_cache_path("fedfv")
+        cache = _cache()
         home = cache / files.folder
         try:
             cache.mkdir(parents=True, exist_ok=True)
             # A file that is not whole and checked is only ever in here, and this goes away whatever happens.
             with TemporaryDirectory(dir=cache) as temporary:
-                _provide(files, missing, folder, Path(temporary))
+                _provide(files, missing, folder, Path(temporary), watch)
                 home.mkdir(exist_ok=True)
                 for path in Path(temporary, files.folder).iterdir():
                     path.replace(home / path.name)
@@ -112,7 +125,9 @@ def _find_archive(files: Files, folder: Path | str | None) -> Path | None:
     return next(filter(Path.is_file, paths), None)
 
 
-def _provide(files: Files, missing: Mapping[str, str], folder: Path | str | None, temporary: Path) -> None:
+def _provide(
+    files: Files, missing: Mapping[str, str], folder: Path | str | None, temporary: Path, watch: Watch
+) -> None:
     """Put the missing files into `temporary`, under the name of their folder."""
     home = temporary / files.folder
     home.mkdir()
@@ -120,12 +135,13 @@ def _provide(files: Files, missing: Mapping[str, str], folder: Path | str | None
         _unpack(archive, missing, home)
     elif files.archive:
         urls = [f"{mirror}{files.archive}.gz" for mirror in files.mirrors]
-        accept = partial(_unpack, digests=missing, home=home, called="what came")
-        download(urls, temporary / f"{files.archive}.gz", accept)
+        accept: Callable[[Path], object] = partial(_unpack, digests=missing, home=home, called="what came")
+        download(urls, temporary / f"{files.archive}.gz", accept, watch=watch)
     else:
         for name, digest in missing.items():
             urls = [f"{mirror}{name}.gz" for mirror in files.mirrors]
-            download(urls, home / f"{name}.gz", partial(contents, digest=digest, called="what came"))
+            accept = partial(contents, digest=digest, called="what came")
+            download(urls, home / f"{name}.gz", accept, watch=watch)
 
 
 def _unpack(archive: Path, digests: Mapping[str, str], home: Path, called: str = "") -> None:

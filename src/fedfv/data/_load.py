@@ -7,9 +7,10 @@ from typing import Any, Literal
 from fedfv.data._checked import DataError
 from fedfv.data._cifar10 import CIFAR10, cifar10
 from fedfv.data._dataset import Dataset
+from fedfv.data._download import Watch, unwatched
 from fedfv.data._fashion import FASHION_MNIST, FASHION_TOPS, fashion_mnist, fashion_tops
 from fedfv.data._federation import Federation
-from fedfv.data._files import Files, locate, read, status
+from fedfv.data._files import Files, is_here, locate, read, status
 from fedfv.data._mnist import MNIST, mnist
 from fedfv.data._npz import npz
 from fedfv.errors import ConfigError
@@ -54,15 +55,30 @@ def load(name: str, folder: Path | str | None = None, /, **options: Any) -> Data
     return DATASETS[name](folder)
 
 
-def fetch(name: str, folder: Path | str | None = None) -> dict[str, Path]:
+def fetch(name: str, folder: Path | str | None = None, watch: Watch = unwatched) -> dict[str, Path]:
     """Where each file of one of the `DATASETS` is, after a download if need be; all are checked.
+
+    Args:
+        name: one of `DATASETS`.
+        folder: where to look for the files first.
+        watch: is called now and then with how far a download is.
 
     >>> list(fetch("fashion-tops"))
     ['images', 'pixels']
     """
     files = _files(name)
+    found = locate(files, folder, watch)
     read(files, folder)
-    return locate(files, folder)
+    return found
+
+
+def is_missing(name: str, folder: Path | str | None = None) -> bool:
+    """Whether some files of a data set are nowhere, so that `load` would download them.
+
+    >>> is_missing("fashion-tops"), is_missing("mine.npz")
+    (False, False)
+    """
+    return name in FILES and not is_here(FILES[name], folder)
 
 
 def check(name: str, folder: Path | str | None = None) -> dict[str, Literal["ok", "missing", "wrong"]]:

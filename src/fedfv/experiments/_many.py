@@ -22,6 +22,7 @@ from fedfv.experiments._build import load_data
 from fedfv.experiments._run import Progress, completed, experiment_of, run
 from fedfv.experiments._spec import Data, Experiment
 from fedfv.runs import RunDirectory
+from fedfv.training import keep_freed_memory
 
 _LOOK_EVERY = 0.5  # seconds
 _ENDINGS = (signal.SIGINT, signal.SIGTERM)
@@ -99,6 +100,7 @@ def run_many(
 def _begin(threads: int) -> None:
     """Makes a new process one that runs experiments."""
     torch.set_num_threads(threads)
+    keep_freed_memory()
     for number in _ENDINGS:
         signal.signal(number, signal.SIG_DFL)  # between two runs there is nothing to save
 

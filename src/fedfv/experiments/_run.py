@@ -16,7 +16,7 @@ from fedfv.lens import look
 from fedfv.models import flatten, flatten_buffers
 from fedfv.runs import Fingerprint, Look, Opening, Record, Recorder, RunDirectory, Scores, layer
 from fedfv.simulation import Round, simulate
-from fedfv.training import Evaluation, evaluate, keep_freed_memory
+from fedfv.training import Evaluation, evaluate
 
 _FEW = 10  # clients that a sentence names
 
@@ -50,7 +50,6 @@ def run(
         data: where to look for data files first; or what was loaded from them, to save loading it again.
         watch: is told after each round where the run is.
     """
-    keep_freed_memory()
     try:
         federation = build_federation(experiment, data).sorted_by_client().to(device_of(experiment))
         model = build_module(experiment, federation)

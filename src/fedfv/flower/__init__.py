@@ -1,7 +1,10 @@
 """The same rules on a network: any of them as a Flower strategy, and a client that meets its contract."""
 
-from fedfv.flower._client import fair_client
-from fedfv.flower._contract import fair_app, identify
-from fedfv.flower._strategy import FairStrategy
+from fedfv._extras import comes_with
+
+with comes_with("flower"):
+    from fedfv.flower._client import fair_client
+    from fedfv.flower._contract import fair_app, identify
+    from fedfv.flower._strategy import FairStrategy
 
 __all__ = ["FairStrategy", "fair_app", "fair_client", "identify"]

@@ -8,10 +8,10 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
-from fedfv.core import ACCURACY, TRAINED_LOSS, Buffers, Measure, Replies
+from fedfv.core import ACCURACY, NO_BUFFERS, TRAINED_LOSS, Buffers, Measure
 from fedfv.data import Federation, Index
 from fedfv.flower._contract import ARRAYS, CONFIG, LOSS, METRICS, NEEDS, ROUND, SIZE, identify, key_of
-from fedfv.models import flatten, flatten_buffers, load_buffers, unflatten
+from fedfv.models import flatten, flatten_buffers, load
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, can_be_batched, evaluate
 
 Examples = tuple[Tensor, Tensor]  # inputs and targets
@@ -59,7 +59,8 @@ def fair_client(
             raise ValueError(f"`measures` must have `{unknown[0]}`, which the server's rule needs, got {list(known)}.")
         train_all = clients(federation, module, local, loss, seed, {name: known[name] for name in needed})
         replies = train_all(round, torch.tensor([client]), flatten(module), flatten_buffers(module))
-        _load(module, replies)
+        buffers = NO_BUFFERS if replies.buffers is None else Buffers(*(part[0] for part in replies.buffers))
+        load(flatten(module) - torch.as_tensor(replies.updates)[0], module, buffers)
         metrics = MetricRecord({LOSS: float(replies.losses[0]), SIZE: int(replies.sizes[0])})
         metrics.update({key_of(name): float(values[0]) for name, values in replies.all_measured().items()})
         return Message(RecordDict({ARRAYS: ArrayRecord(module.state_dict()), METRICS: metrics}), reply_to=message)
@@ -91,14 +92,3 @@ def _alone(client: int, train: Examples, test: Examples) -> Federation:
     inputs, targets = torch.cat([train[0], test[0]]), torch.cat([train[1], test[1]])
     here, there = index(0, len(train[1])), index(len(train[1]), len(test[1]))
     return Federation(inputs, targets, here, index(0, 0), there, int(targets.max()) + 1)
-
-
-def _load(module: nn.Module, replies: Replies) -> None:
-    """The model as the client's training left it."""
-    with torch.no_grad():
-        parameters = dict(module.named_parameters())
-        (update,) = torch.as_tensor(replies.updates)
-        for name, view in unflatten(flatten(module) - update, module).items():
-            parameters[name].copy_(view)
-        if replies.buffers is not None:
-            load_buffers(Buffers(*(part[0] for part in replies.buffers)), module)

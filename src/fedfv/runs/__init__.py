@@ -1,9 +1,12 @@
 """What is kept of a run: a directory, and the records in it. Both drivers of a rule write it; reports read it."""
 
-from fedfv.runs._directory import RunDirectory
-from fedfv.runs._lock import held
-from fedfv.runs._record import FORMAT, External, Fingerprint, Look, Opening, Record, Scores, layer
-from fedfv.runs._recorder import Recorder
+from fedfv._extras import comes_with
+
+with comes_with("experiments"):
+    from fedfv.runs._directory import RunDirectory
+    from fedfv.runs._lock import held
+    from fedfv.runs._record import FORMAT, External, Fingerprint, Look, Opening, Record, Scores, layer
+    from fedfv.runs._recorder import Recorder
 
 __all__ = [
     "FORMAT",

@@ -1,5 +1,7 @@
 """How the model serves each client."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -7,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedfv.core import Buffers
+from fedfv.core import NO_BUFFERS, Buffers
 from fedfv.data import Federation, Part
-from fedfv.models import LOSSES, load_buffers, unflatten
+from fedfv.models import LOSSES, unflatten, unflatten_buffers
 
 _AT_ONCE = 1 << 24  # numbers of input in one forward pass
 
@@ -26,26 +28,39 @@ def evaluate(
     federation: Federation,
     model: nn.Module,
     params: Float[Tensor, " d"],
-    buffers: Buffers,
+    buffers: Buffers = NO_BUFFERS,
     loss: str = "cross-entropy",
     part: Part = "test",
 ) -> Evaluation:
-    """The model on the examples of all clients, in one pass over them; NaN for a client without examples."""
+    """The model on the examples of all clients, in one pass over them; NaN for a client without examples.
+
+    The model is evaluated with these parameters and buffers; its own are neither read nor changed.
+    """
     index = getattr(federation, part)
     width = max(1, _AT_ONCE // federation.inputs[0].numel())
-    load_buffers(buffers, model)
-    model.eval()
+    values = unflatten(params, model) | (unflatten_buffers(buffers, model) if any(map(len, buffers)) else {})
     seen = [torch.zeros(2, 1, dtype=torch.double)]
-    with torch.no_grad():
+    with torch.no_grad(), _evaluating(model):
         for start in range(0, len(index.rows), width):
             rows = _where(index.rows[start : start + width])
             targets = federation.targets[rows]
-            outputs = functional_call(model, unflatten(params, model), (federation.inputs[rows],))
+            outputs = functional_call(model, values, (federation.inputs[rows],))
             right = outputs.argmax(dim=1) == targets
             seen.append(torch.stack([LOSSES[loss](outputs, targets).double(), right.double()]).cpu())
     sums = torch.cat(seen, dim=1).cumsum(dim=1)
     losses, accuracies = sums[:, index.offsets].diff(dim=1) / index.sizes
     return Evaluation(losses, accuracies, index.sizes)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in the mode for evaluation, and then as it was."""
+    was = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was)
 
 
 def _where(rows: Int[Tensor, " n"]) -> Int[Tensor, " n"] | slice:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fedfv.core import NO_BUFFERS, Buffers, Measure, Replies, Seen
 from fedfv.data import Federation
-from fedfv.models import LOSSES, flatten, flatten_buffers, load_buffers, unflatten
+from fedfv.models import LOSSES, flatten, flatten_buffers, load
 from fedfv.seeding import rng
 from fedfv.training._local import LocalSGD
 from fedfv.training._measures import Measures, Value
@@ -46,7 +46,7 @@ class LoopClients:
         before, after = measures.values(after=False), measures.values(after=True)
         for row, client in zip(updates, chosen.tolist(), strict=True):
             model = copy.deepcopy(self.model)
-            _load(params, buffers, model)
+            load(params, model, buffers)
             report = self._look(model, client, before)
             self._train(model, round, client)
             torch.sub(params, flatten(model), out=row)
@@ -89,11 +89,3 @@ class LoopClients:
                 loss = LOSSES[self.loss](model(inputs[batch]), targets[batch]).mean()
                 torch.autograd.backward(loss)
                 optimizer.step()
-
-
-def _load(params: Float[Tensor, " d"], buffers: Buffers, model: nn.Module) -> None:
-    with torch.no_grad():
-        parameters = dict(model.named_parameters())
-        for name, view in unflatten(params, model).items():
-            parameters[name].copy_(view)
-        load_buffers(buffers, model)

@@ -1,0 +1,27 @@
+"""Optional dependencies, which come with the extras of the package."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class MissingExtraError(ImportError):
+    """A dependency that is not installed; the sentence says how to install it."""
+
+
+@contextmanager
+def comes_with(extra: str) -> Iterator[None]:
+    """Imports inside that fail get one sentence, which names the extra of this package that brings the dependency.
+
+    >>> with comes_with("reports"):
+    ...     import no_such_module
+    Traceback (most recent call last):
+    fedfv._extras.MissingExtraError: no_such_module is not installed; it comes with: pip install 'fedfv[reports]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "fedfv":
+            raise
+        raise MissingExtraError(
+            f"{error.name.partition('.')[0]} is not installed; it comes with: pip install 'fedfv[{extra}]'"
+        ) from None

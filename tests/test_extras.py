@@ -1,0 +1,60 @@
+"""What works without the extras, and what is said where one is missing."""
+
+import subprocess
+import sys
+
+import pytest
+
+EXTRAS = {
+    "experiments": ["filelock", "platformdirs", "pydantic", "rich", "safetensors", "tomli_w", "typer"],
+    "reports": ["jinja2", "matplotlib", "plotly"],
+    "flower": ["flwr"],
+    "tensorboard": ["tensorboard"],
+}
+
+
+def without(extras: list[str], code: str) -> "subprocess.CompletedProcess[str]":
+    """Runs code in a process in which the dependencies of these extras cannot be imported."""
+    hidden = [name for extra in extras for name in EXTRAS[extra]]
+    script = f"import sys\nsys.modules.update(dict.fromkeys({hidden}))\n{code}"
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+CORE = """
+import torch
+from fedfv import FedFV, start
+from fedfv.data import OneClassEach, federate, load
+from fedfv.models import build_model, flatten
+from fedfv.simulation import simulate
+from fedfv.training import BatchedClients, LocalSGD, evaluate
+
+dataset = load("fashion-tops")
+federation = federate(dataset, OneClassEach())
+model = build_model("softmax-regression", (1, 28, 28), 3, seed=0)
+rule, clients = FedFV(), BatchedClients(federation, model, LocalSGD())
+*_, last = simulate(clients, rule, lambda round: torch.arange(3), start(rule, 3, flatten(model)), 2)
+print(evaluate(federation, model, last.server.params).accuracies.mean() > 0.3)
+"""
+
+
+def test_the_core_simulates_without_any_extra() -> None:
+    done = without(list(EXTRAS), CORE)
+    assert done.stderr == ""
+    assert done.stdout == "tensor(True)\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("import fedfv.runs", "experiments"),
+        ("import fedfv.experiments", "experiments"),
+        ("from fedfv.cli import main; sys.exit(main(['list', 'models']))", "experiments"),
+        ("import fedfv.flower", "flower"),
+    ],
+)
+def test_a_missing_extra_is_named(code: str, extra: str) -> None:
+    done = without([extra], code)
+    assert done.returncode in (1, 2)
+    assert f"is not installed; it comes with: pip install 'fedfv[{extra}]'" in done.stderr
+    if "main" in code:
+        assert "Traceback" not in done.stderr
