@@ -1,0 +1,107 @@
+"""The format of records: what is written can be read, and what earlier versions wrote stays readable."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedfv.experiments import experiment_of, run
+from fedfv.reports import page_of, read_runs
+from fedfv.runs import FORMAT, External, Fingerprint, Look, Opening, Record, RunDirectory, Scores
+from tests.experiments.helpers import small, write_data
+
+OLD = Path(__file__).parent / "old"
+VERSIONS = ["before-fingerprints", "before-format-1"]
+
+SCORES = Scores(losses=[0.5, None], accuracies=[0.25, None])
+LOOK = Look(
+    clients=[0, 1],
+    lengths=[1.0, 2.0],
+    shown=[1, 0],
+    cosines=[-0.5],
+    before=[0.1, 0.2],
+    after=[0.3, -0.1],
+    direction=0.7,
+    turned=0.9,
+    projected=[0.0, 0.2],
+    kept=[0],
+    external=[External(round=3, clients=[1], share=0.1)],
+)
+RECORDS = [
+    Record(
+        rounds_done=0,
+        opening=Opening(
+            names=["ant", "bee"],
+            sizes={"train": [8, 9], "validation": [1, None], "test": [1, 2]},
+            fingerprint=Fingerprint(data="a", test="b", model=["0.weight float32 3x4"]),
+        ),
+        test=SCORES,
+        validation=SCORES,
+    ),
+    Record(rounds_done=0, opening=Opening(sizes={"test": [3, 4]}, fingerprint=Fingerprint(model=["w float32 2"]))),
+    Record(rounds_done=4, replied=[]),
+    Record(
+        rounds_done=4,
+        replied=[1, 0],
+        train_losses=[0.5, 0.25],
+        measured={"accuracies": [0.5, 1.0], "own": [1.0, -1.0]},
+        rejected=[(3, "silent")],
+        lens=LOOK,
+        test=SCORES,
+    ),
+    Record(rounds_done=1, replied=[2], train_losses=[0.0], lens=Look(**{**vars(LOOK), "cosines": [], "external": []})),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_what_is_written_is_read_again(record: Record) -> None:
+    line = record.to_json()
+    assert "\n" not in line
+    assert Record.from_json(line) == record
+
+
+def test_the_first_line_has_the_version_and_a_newer_one_is_refused() -> None:
+    line = RECORDS[0].to_json()
+    assert json.loads(line)["format"] == FORMAT
+    newer = line.replace(f'"format":{FORMAT}', f'"format":{FORMAT + 1}')
+    with pytest.raises(ValueError, match="a newer version of fedfv"):
+        Record.from_json(newer)
+
+
+def test_the_page_of_the_docs_names_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs/records.md").read_text()
+    keys = {"format"}
+    for record in RECORDS:
+        table = json.loads(record.to_json())
+        keys |= {*table, *table.get("lens", {}), *table.get("test", {}), *table.get("fingerprint", {})}
+    assert {key for key in keys if f"`{key}`" not in page} == set()
+
+
+@pytest.mark.parametrize("kind", ["simulated", "flower"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_of_earlier_versions_stay_readable(version: str, kind: str) -> None:
+    place = RunDirectory(OLD / version / kind)
+    records = place.records()
+    assert [record.rounds_done for record in records] == [0, 1, 2, 3] == [*range(place.rounds_done() + 1)]
+    assert records[0].opening is not None
+    assert (records[0].opening.fingerprint is None) == (version == "before-fingerprints")
+    assert [record.test is not None for record in records] == [True, False, True, True]
+    assert all(len(record.measured["accuracies"]) == len(record.replied or []) for record in records[1:])
+    assert records[2].lens is not None
+    runs, unreadable = read_runs([place.path])
+    assert not unreadable
+    assert "FedFV(alpha=0.1, tau=2)" in page_of(runs)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = write_data(Path("data.npz"))
+    shutil.copytree(OLD / version / "simulated", "old")
+    whole = run(small(data, rounds=6, evaluate_every=2), "whole").records()
+    experiment = experiment_of(RunDirectory("old"))
+    assert experiment == small(data, rounds=3, evaluate_every=2)
+    gone_on = run(small(data, rounds=6, evaluate_every=2), "old").records()
+    assert [record.replied for record in gone_on] == [record.replied for record in whole]
+    assert gone_on[4:] == whole[4:]
