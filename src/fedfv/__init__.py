@@ -1,58 +1,51 @@
-"""Fair federated learning: FedFV (Wang et al., IJCAI 2021) and its baselines."""
+"""Fair federated learning: server rules, and everything to run, compare and deploy them."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedfv.aggregators import AFL, AGGREGATORS, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg
-    from fedfv.core import (
-        Aggregator,
-        Buffers,
-        Clients,
-        Replies,
-        ServerState,
-        from_tensors,
-        skip,
-        start,
-        step,
-        to_tensors,
-    )
-    from fedfv.mapped import MappedMatrix
+    from fedfv.aggregators import *  # noqa: F403
+    from fedfv.core import Aggregator as Aggregator
+    from fedfv.core import Clients as Clients
+    from fedfv.core import Empty as Empty
+    from fedfv.core import Measure as Measure
+    from fedfv.core import Replies as Replies
+    from fedfv.core import ServerState as ServerState
+    from fedfv.core import from_tensors as from_tensors
+    from fedfv.core import skip as skip
+    from fedfv.core import start as start
+    from fedfv.core import step as step
+    from fedfv.core import to_tensors as to_tensors
+    from fedfv.mapped import MappedMatrix as MappedMatrix
+    from fedfv.simulation import Round as Round
+    from fedfv.simulation import simulate as simulate
 
-__all__ = [
-    "AFL",
-    "AGGREGATORS",
-    "Aggregator",
-    "Buffers",
-    "Clients",
-    "FedAvg",
-    "FedFV",
-    "FedFa",
-    "FedMGDA",
-    "MappedMatrix",
-    "QFedAvg",
-    "Replies",
-    "ServerState",
-    "from_tensors",
-    "skip",
-    "start",
-    "step",
-    "to_tensors",
-]
+_PUBLIC = {  # where each public name is; every rule of fedfv.aggregators is public as well
+    "fedfv.core": (
+        *("Aggregator", "Clients", "Empty", "Measure", "Replies", "ServerState"),
+        *("from_tensors", "skip", "start", "step", "to_tensors"),
+    ),
+    "fedfv.mapped": ("MappedMatrix",),
+    "fedfv.simulation": ("Round", "simulate"),
+}
 
 __version__ = "0.1.0"
-
-_HOMES = ("fedfv.core", "fedfv.aggregators", "fedfv.mapped")
 
 
 def __getattr__(name: str) -> Any:
     """A public name, from its module on first use: the command line has something to do before torch is loaded."""
-    if name in __all__:
-        for home in map(import_module, _HOMES):
-            if hasattr(home, name):
-                return globals().setdefault(name, getattr(home, name))
-    raise AttributeError(f"module 'fedfv' has no attribute {name!r}")
+    home = next((home for home, names in _PUBLIC.items() if name in names), None)
+    if home is None and name[:1].isupper() and name in _rules():  # a name in lower case is that of a module
+        home = "fedfv.aggregators"
+    if home is None:
+        raise AttributeError(f"module 'fedfv' has no attribute {name!r}")
+    return globals().setdefault(name, getattr(import_module(home), name))
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return sorted({*globals(), *(name for names in _PUBLIC.values() for name in names), *_rules()})
+
+
+def _rules() -> list[str]:
+    rules: list[str] = import_module("fedfv.aggregators").__all__
+    return rules

@@ -18,8 +18,8 @@ _PIECE = 1 << 26  # bytes that are read before they are given back to the system
 class MappedMatrix:
     """An (m, d) matrix in a `.npy` file, read in pieces and never as a whole.
 
-    Every rule takes it in place of a tensor. Write the file with NumPy, one row for each client that replies; it has
-    to stay as it is while a rule may read it, which for `FedFV` means `tau` more rounds.
+    Every rule takes it in place of a tensor. Write the file with NumPy, one row for each client that replies. The file
+    must not change while a rule may read it: a rule that remembers updates reads them in later rounds too.
 
     >>> import numpy as np, tempfile
     >>> path = tempfile.mkdtemp() + "/updates.npy"

@@ -148,9 +148,12 @@ def learning_rate_field(rule: Any) -> str | None:
 def with_learning_rate(rule: Rule, lr: float) -> Rule:
     """The rule with the clients' learning rate in the field that is for it, unless that field has a value.
 
-    >>> from fedfv import FedAvg, QFedAvg
-    >>> with_learning_rate(QFedAvg(q=2), 0.01), with_learning_rate(FedAvg(), 0.01)
-    (QFedAvg(q=2, lr=0.01, loss='before'), FedAvg(weighting='size'))
+    >>> @dataclass(frozen=True)
+    ... class Scaled:
+    ...     learning_rate_field = "eta"
+    ...     eta: float | None = None
+    >>> with_learning_rate(Scaled(), 0.01), with_learning_rate(Scaled(eta=1.0), 0.01)
+    (Scaled(eta=0.01), Scaled(eta=1.0))
     """
     name = learning_rate_field(rule)
     if name is None or getattr(rule, name) is not None:

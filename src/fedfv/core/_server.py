@@ -52,7 +52,12 @@ class Step(NamedTuple, Generic[State]):
 def step(aggregator: Aggregator[State], replies: Replies, server: ServerState[State]) -> ServerState[State]:
     """The server after one more round: its parameters minus the rule's direction.
 
-    >>> from fedfv import FedAvg
+    >>> from fedfv.core import Empty
+    >>> class Mean:
+    ...     def init(self, num_clients, dim):
+    ...         return Empty()
+    ...     def __call__(self, replies, state):
+    ...         return replies.updates.mean(dim=0), state
     >>> replies = Replies(
     ...     round=0,
     ...     clients=torch.tensor([0, 1]),
@@ -60,8 +65,8 @@ def step(aggregator: Aggregator[State], replies: Replies, server: ServerState[St
     ...     losses=torch.tensor([0.7, 0.3]),
     ...     sizes=torch.tensor([30, 10]),
     ... )
-    >>> step(FedAvg(), replies, start(FedAvg(), 2, torch.zeros(2))).params
-    tensor([-0.7500, -0.5000])
+    >>> step(Mean(), replies, start(Mean(), 2, torch.zeros(2))).params
+    tensor([-0.5000, -1.0000])
     """
     return explained_step(aggregator, replies, server).server
 

@@ -37,8 +37,8 @@ class FairStrategy(Strategy):
     model is the one of a run that was not, bit for bit.
 
     Args:
-        aggregator: the rule, such as `FedFV(alpha=0.1, tau=10)`. One that uses the clients' learning rate, and has no
-            value for it, takes the `lr` of `train_config`.
+        aggregator: the rule, an object of `fedfv.aggregators` or of one's own. A rule that uses the clients' learning
+            rate, and has no value for it, takes the `lr` of `train_config`.
         num_clients: how many there are in all; their ids, which `identify` lets them say, are from 0 to one less.
         fraction: of the clients that are there, for training in a round.
         count: how many of them instead.
