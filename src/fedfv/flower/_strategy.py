@@ -195,7 +195,7 @@ class FairStrategy(Strategy):
         answered = {message.metadata.src_node_id for message in answers.values()}
         self._roster.note(asked, answered)
         good, wrong = read_training(answers, self._layout, self.server, needs(self.aggregator))
-        self._log(rejected := self._roster.duplicates + rejected + wrong)
+        self._log(rejected := sorted(self._roster.duplicates + rejected + wrong))  # not in the order of arrival
         count = 0 if good is None else len(good.clients)
         used = good is not None and count >= self.min_replies
         done = self.server.round + 1
