@@ -26,7 +26,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded
 import numpy as np
 import torch
 
-from fedfv.experiments import build_federation, paper_study
+from fedfv.experiments import build_federation
+from fedfv.paper import paper_study
 
 HERE = Path(__file__).parent
 PEERS = HERE / "peers"

@@ -10,21 +10,22 @@ import json
 import re
 from pathlib import Path
 
-from fedfv.experiments import PAPER, Study, paper_study
-from fedfv.reports import (
+from fedfv.paper import (
+    PAPER,
     PartResults,
+    Study,
     as_markdown,
+    curves_figure,
     load_results,
-    markdown_table,
-    plot_curves,
-    plot_tradeoff,
-    ranking_markdown,
+    paper_study,
     tally,
+    tradeoff_figure,
 )
+from fedfv.reports import markdown_table, ranking_markdown
 
 ROOT = Path(__file__).parents[1]
 RESULTS, IMAGES, PAGE = ROOT / "results", ROOT / "docs" / "images", ROOT / "docs" / "reproduction.md"
-FIGURES = {"table2": plot_tradeoff, "table3": plot_tradeoff, "figure2": plot_curves}
+FIGURES = {"table2": tradeoff_figure, "table3": tradeoff_figure, "figure2": curves_figure}
 
 
 def recorded(name: str) -> tuple[Study, list[PartResults]]:

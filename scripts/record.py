@@ -10,8 +10,8 @@ import argparse
 import json
 from pathlib import Path
 
-from fedfv.experiments import PAPER, paper_study
-from fedfv.reports import collect, environments_of, load_results, merge, write_record
+from fedfv.paper import PAPER, collect, load_results, merge, paper_study, write_record
+from fedfv.reports import environments_of, read_runs
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -19,7 +19,8 @@ RESULTS = Path(__file__).parents[1] / "results"
 def record(name: str, folder: Path, results: Path = RESULTS) -> None:
     """Adds the runs in this folder."""
     study = paper_study(name)
-    found, environments = collect(study, folder), environments_of(study.runs(folder))
+    runs = study.runs(folder)
+    found, environments = collect(study, read_runs(runs)[0], folder), environments_of(runs)
     if (results / f"{name}.npz").is_file():
         found = merge(load_results(results / f"{name}.npz", study), found)
         known = json.loads((results / f"{name}.json").read_text())["made_with"]

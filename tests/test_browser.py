@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
-from fedfv.experiments import paper_study, run
+from fedfv.experiments import run
+from fedfv.paper import paper_study
 from fedfv.reports import read_runs, write_page
 from tests.made_runs import AVERAGE, FLOWER, lens_of, make_run
 

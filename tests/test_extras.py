@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+OLD = Path(__file__).parent / "runs/old/before-format-1"
 EXTRAS = {
     "experiments": ["filelock", "platformdirs", "pydantic", "rich", "safetensors", "tomli_w", "typer"],
     "reports": ["jinja2", "matplotlib", "plotly"],
@@ -18,6 +20,11 @@ def without(extras: list[str], code: str) -> "subprocess.CompletedProcess[str]":
     hidden = [name for extra in extras for name in EXTRAS[extra]]
     script = f"import sys\nsys.modules.update(dict.fromkeys({hidden}))\n{code}"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+def called(*arguments: str) -> str:
+    """Code that calls the command line."""
+    return f"from fedfv.cli import main; sys.exit(main({list(arguments)}))"
 
 
 CORE = """
@@ -48,7 +55,9 @@ def test_the_core_simulates_without_any_extra() -> None:
     [
         ("import fedfv.runs", "experiments"),
         ("import fedfv.experiments", "experiments"),
-        ("from fedfv.cli import main; sys.exit(main(['list', 'models']))", "experiments"),
+        (called("list", "models"), "experiments"),
+        (called("report", str(OLD), "--out", "no-such-folder/page.html"), "reports"),
+        (called("run", "fashion-fair", "--tensorboard", "no-such-folder"), "tensorboard"),
         ("import fedfv.flower", "flower"),
     ],
 )
@@ -58,3 +67,10 @@ def test_a_missing_extra_is_named(code: str, extra: str) -> None:
     assert f"is not installed; it comes with: pip install 'fedfv[{extra}]'" in done.stderr
     if "main" in code:
         assert "Traceback" not in done.stderr
+
+
+def test_a_run_needs_no_extra_for_reports(tmp_path: Path) -> None:
+    command = called("run", "fashion-fair", "--set", "rounds=2", "--out", str(tmp_path / "run"))
+    done = without(["reports", "flower", "tensorboard"], command)
+    assert done.returncode == 0, done.stderr
+    assert "Kept in" in done.stdout

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 
 from fedfv import FedAvg, FedFV, metrics
 from fedfv.cli import main
-from fedfv.experiments import Progress, RunDirectory, changed, experiment_of, paper_study, run
+from fedfv.experiments import Progress, RunDirectory, experiment_of, run
+from fedfv.paper import paper_study, printed_numbers
 from fedfv.reports import TensorBoard, group_by_seed, page_of, read_runs, rows_of
 from fedfv.runs import Look, Opening, Record, Scores
 from fedfv.training import LocalSGD
@@ -29,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = write_data(folder / "data.npz")
     for name, rule in {"average": FedAvg(), "fair": FedFV(alpha=0.1, tau=2)}.items():
         for seed in (0, 3):
-            run(changed(small(data), aggregator=rule, seed=seed), folder / f"{name}-{seed}")
+            run(replace(small(data), aggregator=rule, seed=seed), folder / f"{name}-{seed}")
     return folder
 
 
@@ -82,7 +84,7 @@ def test_the_lens_of_the_page_is_that_of_the_records(folder: Path) -> None:
 def test_runs_of_the_same_rule_are_told_apart_by_what_differs(folder: Path, tmp_path: Path) -> None:
     first = experiment_of(RunDirectory(folder / "fair-0"))
     for name, lr in (("slow", 0.01), ("fast", 0.5)):
-        run(changed(first, training=LocalSGD(lr=lr)), tmp_path / name)
+        run(replace(first, training=LocalSGD(lr=lr)), tmp_path / name)
     runs, _ = read_runs([folder / "fair-0", tmp_path / "slow", tmp_path / "fast", folder / "average-0"])
     assert [row.label for row in rows_of(group_by_seed(runs))] == [
         "FedFV(alpha=0.1, tau=2), training.lr=0.1, training.batch_size=10",
@@ -101,7 +103,7 @@ def test_rows_of_the_paper_have_its_numbers(tmp_path: Path) -> None:
     study = paper_study("table3")
     (row,) = study.parts[0].find(["fedavg"])
     run(study.parts[0].run_of(row, 0), tmp_path / "run")
-    page = page_of(*read_runs([tmp_path / "run"]))
+    page = page_of(*read_runs([tmp_path / "run"]), printed=printed_numbers)
     assert "Table 3: FedAvg" in page
     assert "paper 80.42 ± 0.76" in page
 

@@ -1,14 +1,29 @@
 """What is said about a study: cells beside the paper's, claims, and files that can be read again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from fedfv.experiments import Claim, Part, RunError, Study, StudyRow, changed
-from fedfv.reports import PartResults, as_json, as_markdown, load_results, merge, tally, write_study
-from fedfv.reports._comparison import Cell, cells_of, judge
+from fedfv.errors import RunError
+from fedfv.paper import (
+    Cell,
+    Claim,
+    Part,
+    PartResults,
+    Study,
+    StudyRow,
+    as_json,
+    as_markdown,
+    cells_of,
+    judge,
+    load_results,
+    merge,
+    tally,
+    write_study,
+)
 
 EXPERIMENT = {"rounds": 2}
 
@@ -118,7 +133,7 @@ def test_runs_of_two_records_come_together_in_the_order_of_rows_and_seeds() -> N
 
 def test_a_part_that_only_one_record_has_is_kept() -> None:
     _, results = make()
-    elsewhere = results._replace(part=changed(results.part, name="elsewhere"))
+    elsewhere = results._replace(part=replace(results.part, name="elsewhere"))
     assert [each.part.name for each in merge([results], [elsewhere])] == ["part", "elsewhere"]
 
 

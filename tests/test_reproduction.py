@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedfv.experiments import PAPER, paper_study, run, run_path
-from fedfv.reports import as_json, load_results
-from fedfv.reports._comparison import cells_of, values_of
+from fedfv.experiments import run
+from fedfv.paper import PAPER, as_json, cells_of, load_results, paper_study, run_path, values_of
 from fedfv.seeding import rng
 
 ROOT = Path(__file__).parents[1]

@@ -14,8 +14,9 @@ from workloads import WORKLOADS, Stopwatch, Workload, main
 
 from fedfv import Aggregator, FedAvg, FedFV, MappedMatrix, Replies, start, step
 from fedfv.data import Federation, Index
-from fedfv.experiments import paper_study, run
+from fedfv.experiments import run
 from fedfv.models import flatten
+from fedfv.paper import paper_study
 from fedfv.sampling import Uniform
 from fedfv.simulation import Round, simulate
 from fedfv.training import BatchedClients, LocalSGD, keep_freed_memory

@@ -86,8 +86,8 @@ def combine(
 def conflicts_in_turn(gramian: Float[Tensor, "m m"], fixed: Bool[Tensor, " m"]) -> Float[Tensor, "m m"]:
     """How much of each row j is to be added to each row k, negative, if conflicts are removed for one j after another.
 
-    Rows that are `fixed` stay as they are. Measured: for a hundred small clients, FedFV takes 6 ms with this loop and
-    14 ms with one of torch's operations over j.
+    Rows that are `fixed` stay as they are. Measured: for a hundred small clients, a rule that calls this takes
+    6 ms, and 14 ms with a loop of torch's operations over j.
     """
     shares = torch.zeros_like(gramian)
     _conflicts_in_turn(gramian.contiguous().numpy(), fixed.numpy(), shares.numpy())

@@ -47,20 +47,24 @@ def import_object(path: str) -> Any:
 def lookup(name: str, known: Mapping[str, Any], what: str) -> Any:
     """What a name stands for: one of the `known` classes and functions, or that at an import path.
 
-    Every noun of an experiment that a user may bring is found here, so its name has one spelling and one error.
+    Every noun of an experiment that a user may bring is found here, so its name has one spelling and one error. A known
+    name may stand for an import path itself, which is imported when the name is looked up.
 
     Raises:
         ConfigError: with the nearest known name, or with the reason why the import failed.
 
     >>> lookup("greatest", {"greatest": max}, "choice") is lookup("builtins:max", {}, "choice")
     True
+    >>> lookup("greatest", {"greatest": "builtins:max"}, "choice") is max
+    True
     """
-    if name in known:
-        return known[name]
-    if ":" not in name:
+    path = known.get(name, name)
+    if not isinstance(path, str):
+        return path
+    if ":" not in path:
         raise ConfigError.unknown(what, name, [*known, "package.module:object"])
     try:
-        found = import_object(name)
+        found = import_object(path)
     except ValueError as error:
         raise ConfigError(f"{what} {name!r} cannot be imported: {error}.") from error
     if not callable(found):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedfv.experiments import PAPER, ConfigError, paper_study, run, run_path
-from fedfv.reports import load_results
+from fedfv.experiments import ConfigError, run
+from fedfv.paper import PAPER, load_results, paper_study, run_path
 
 ROOT = Path(__file__).parents[2]
 PRINTED = ROOT.parent / "shared" / "paper" / "tables.json"  # not a part of the project

@@ -5,6 +5,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedfv.flower import FairStrategy
 from fedfv.models import build_model
+from fedfv.paper import PaperSeeding
 from flower_fashion.task import ROWS, experiment
 
 app = ServerApp()
@@ -23,5 +24,6 @@ def main(grid: Grid, context: Context) -> None:
         timeout=float(config["timeout"]),
         directory=str(config["directory"]) or None,
     )
-    model = build_model("softmax-regression", (1, 28, 28), 3, seed=table3.seed + 12)  # the paper's first model
+    seed = PaperSeeding().model_seed(table3.seed)
+    model = build_model("softmax-regression", (1, 28, 28), 3, seed)
     strategy.start(grid, ArrayRecord(model.state_dict()), int(config["rounds"]))

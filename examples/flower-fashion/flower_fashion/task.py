@@ -1,6 +1,7 @@
 """What server and clients share: the experiment of Table 3, whose data come with fedfv."""
 
-from fedfv.experiments import Experiment, paper_study
+from fedfv.experiments import Experiment
+from fedfv.paper import paper_study
 
 ROWS = {"fedfv": "fedfv-0.667-0", "fedavg": "fedavg"}
 

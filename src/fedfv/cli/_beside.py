@@ -25,6 +25,7 @@ def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
         ("partition", "kind", lambda name: _module(name, folders)),
         ("sampling", "kind", lambda name: _module(name, folders)),
         ("aggregator", "name", lambda name: _module(name, folders)),
+        ("seeding", "", lambda name: _module(name, folders)),  # which is no table
     ]
     result = _changed(tables, placed)
     if isinstance(grid := tables.get("grid"), dict):

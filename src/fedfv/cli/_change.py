@@ -76,7 +76,7 @@ def _set_key(tables: dict[str, Any], change: str) -> str:
     try:
         tables[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        tables[last] = value.strip()  # so that quotes need not be quoted again: --set aggregator.name=fedavg
+        tables[last] = value.strip()  # a text without quotes, which a shell would take away
     return key.strip()
 
 

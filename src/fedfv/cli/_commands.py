@@ -16,6 +16,7 @@ from fedfv.cli._lists import list_table, partition_table
 from fedfv.cli._read import read_tables
 from fedfv.cli._show import result_table, watching
 from fedfv.experiments import Experiment, Progress, RunDirectory, build_federation, folder_name, run
+from fedfv.paper import printed_numbers
 from fedfv.reports import (
     TensorBoard,
     class_counts,
@@ -129,7 +130,7 @@ def report(
 ) -> None:
     """Compare runs: what their clients got, over seeds, and why; in the terminal and as one page without a network."""
     runs, unreadable = read_runs(directories)
-    write_page(file, runs, unreadable)
+    write_page(file, runs, unreadable, printed=printed_numbers)
     for each in unreadable:
         err.print(f"fedfv: not shown: {each.why}", highlight=False, soft_wrap=True)
     groups = group_by_seed(runs)

@@ -16,22 +16,11 @@ from fedfv.experiments import (
     ConfigError,
     Experiment,
     RunDirectory,
-    paper_study,
     run_many,
     settings_of,
 )
-from fedfv.reports import (
-    RankOn,
-    as_markdown,
-    check_ranking,
-    collect,
-    environments_of,
-    rank,
-    read_runs,
-    write_page,
-    write_ranking,
-    write_study,
-)
+from fedfv.paper import as_markdown, collect, paper_study, printed_numbers, write_study
+from fedfv.reports import RankOn, check_ranking, environments_of, rank, read_runs, write_page, write_ranking
 from fedfv.runs import held
 
 Jobs = Annotated[
@@ -39,7 +28,7 @@ Jobs = Annotated[
 ]
 
 
-@app.command(epilog="Example:  fedfv reproduce table3   or:  fedfv reproduce table2 --rows 'fedfv-*' --seeds 0,12")
+@app.command(epilog="Example:  fedfv reproduce table3   or:  fedfv reproduce table2 --rows '*-0.5-*' --seeds 0,12")
 def reproduce(
     name: Annotated[str, typer.Argument(help="table2, table3, table4 or figure2.")],
     rows: Annotated[str, typer.Option(help="Only these rows, by name and with commas between; * is anything.")] = "",
@@ -54,10 +43,11 @@ def reproduce(
     runs = study.runs(directory)
     with held(directory / f".{name}.lock", str(directory / name)):
         _run(runs, jobs, folder)
-        results = collect(study, directory)
+        found, unreadable = read_runs(runs)
+        results = collect(study, found, directory)
         files = write_study(study, results, environments_of(runs), directory, name)
         page = files[0].with_suffix(".html")
-        write_page(page, *read_runs(runs), title=study.title)
+        write_page(page, found, unreadable, study.title, printed_numbers)
     _tell_diverged(runs)
     text = as_markdown(study, results)
     if out.is_terminal:

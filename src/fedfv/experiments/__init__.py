@@ -16,23 +16,24 @@ with comes_with("experiments"):
     from fedfv.errors import ConfigError, DivergedError, RunError
     from fedfv.experiments._build import build_federation
     from fedfv.experiments._bundled import bundled
+    from fedfv.experiments._errors import build
     from fedfv.experiments._many import ManyProgress, run_many
     from fedfv.experiments._run import Progress, experiment_of, run
-    from fedfv.experiments._spec import Data, Experiment, Model, changed
-    from fedfv.experiments._study import PAPER, Claim, Part, Study, StudyRow, paper_study, run_path
+    from fedfv.experiments._seeding import SEEDINGS, AddressedSeeding, Seeding
+    from fedfv.experiments._spec import Data, Experiment, Model, specification
     from fedfv.experiments._sweep import Setting, folder_name, settings_of
     from fedfv.runs import RunDirectory
     from fedfv.sampling import SAMPLINGS, Availability, BySize, Everyone, Uniform
 
 __all__ = [
     "IID",
-    "PAPER",
     "PARTITIONS",
     "SAMPLINGS",
+    "SEEDINGS",
+    "AddressedSeeding",
     "Availability",
     "ByColumn",
     "BySize",
-    "Claim",
     "ConfigError",
     "Data",
     "Dirichlet",
@@ -44,23 +45,20 @@ __all__ = [
     "ManyProgress",
     "Model",
     "OneClassEach",
-    "Part",
     "Progress",
     "RunDirectory",
     "RunError",
+    "Seeding",
     "Setting",
-    "Study",
-    "StudyRow",
     "Unequal",
     "Uniform",
+    "build",
     "build_federation",
     "bundled",
-    "changed",
     "experiment_of",
     "folder_name",
-    "paper_study",
     "run",
     "run_many",
-    "run_path",
     "settings_of",
+    "specification",
 ]

@@ -1,13 +1,10 @@
 """From an experiment to the objects that run it."""
 
-import dataclasses
 import textwrap
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -17,13 +14,11 @@ from fedfv.core import Clients, ServerState, answer, needs
 from fedfv.data import Dataset, Federation, Index, Partition
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import blaming, calling, naming
+from fedfv.experiments._seeding import model_seed, split
 from fedfv.experiments._spec import Data, Experiment
 from fedfv.experiments._trial import check_batches, check_fit, takes_stacks
 from fedfv.models import build_model
 from fedfv.training import BatchedClients, LoopClients
-
-# What the code behind the paper added to the seed, for numpy's generator and for torch's.
-_PAPER_SPLIT, _PAPER_MODEL = 21, 12
 
 
 def build_federation(experiment: Experiment, source: str | Path | Dataset | Federation | None = None) -> Federation:
@@ -54,23 +49,14 @@ def _refuse_keys_of_a_dataset(experiment: Experiment) -> None:
 
 def _partitioned(experiment: Experiment, partition: Partition, dataset: Dataset) -> Federation:
     rows, fractions = partition(dataset=dataset, seed=experiment.seed), data.fractions_of(partition)
-    if experiment.seeding == "paper" and isinstance(rows, Index):
-        rows = data.cut(_shuffled_in_turn(rows, experiment.seed + _PAPER_SPLIT), fractions)
+    if isinstance(rows, Index):
+        rows = split(experiment.seeding, rows, fractions, experiment.seed)
     return data.federate(dataset, rows, fractions, experiment.seed)
-
-
-def _shuffled_in_turn(partition: Index, seed: int) -> Index:
-    """Each client's rows shuffled by numpy's legacy generator, one client after the other."""
-    random, rows = np.random.RandomState(seed), partition.rows.numpy().copy()
-    for start, end in pairwise(partition.offsets.tolist()):
-        random.shuffle(rows[start:end])
-    return dataclasses.replace(partition, rows=torch.from_numpy(rows))
 
 
 def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
     """The model, with the parameters that it starts from."""
-    shape, seed = tuple(federation.inputs.shape[1:]), experiment.seed
-    seed += _PAPER_MODEL if experiment.seeding == "paper" else 0
+    shape, seed = tuple(federation.inputs.shape[1:]), model_seed(experiment.seeding, experiment.seed)
     model = build_model(experiment.model.name, shape, federation.num_classes, seed, **experiment.model.options)
     model = model.to(federation.inputs.device)
     check_fit(experiment, federation, model)

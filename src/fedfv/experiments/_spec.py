@@ -17,6 +17,7 @@ from fedfv.data import PARTITIONS, Partition
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
 from fedfv.experiments._kinds import build_kind, check_kind, table_of
+from fedfv.experiments._seeding import known_name, seeding_of
 from fedfv.sampling import SAMPLINGS, Sampler
 from fedfv.training import LocalSGD
 
@@ -29,11 +30,6 @@ def specification(cls: type[T]) -> type[T]:
     config = ConfigDict(extra="forbid", strict=True)
     checked: Any = checked_dataclass(frozen=True, kw_only=True, config=config)(cls)
     return checked_init(checked)
-
-
-def changed(specified: T, **fields: Any) -> T:
-    """A copy with other values in these fields."""
-    return dataclasses.replace(specified, **fields)  # type: ignore[type-var]
 
 
 Count = Annotated[int, Field(ge=1)]
@@ -73,15 +69,15 @@ class Experiment:
         lens_every: rounds between looks at which updates conflict; without it there is one with each evaluation.
         output: the model that is evaluated: the last one, or the mean of all so far; "auto" for the rule's own answer.
         engine: how clients are simulated; "auto" takes the fastest that can do it.
-        seeding: "paper" draws each client's split and the initial model as the paper's Table 3 did.
+        seeding: how each client's split and the initial model are drawn from the seed: a known name, or
+            `package.module:object`, a class with the methods of `Seeding`.
         partition: who holds which examples; None if the data are a Federation, which says so itself.
         sampling: who replies in a round.
 
     >>> from fedfv.data import OneClassEach
     >>> from fedfv.sampling import Everyone
-    >>> experiment = Experiment(
-    ...     rounds=5, partition=OneClassEach(), sampling=Everyone(), aggregator=AGGREGATORS["fedavg"]()
-    ... )
+    >>> rule = AGGREGATORS[min(AGGREGATORS)]()
+    >>> experiment = Experiment(rounds=5, partition=OneClassEach(), sampling=Everyone(), aggregator=rule)
     >>> print(experiment.to_toml().splitlines()[0])
     rounds = 5
     >>> Experiment.from_toml(experiment.to_toml()) == experiment
@@ -95,7 +91,7 @@ class Experiment:
     output: Literal["auto", "last", "mean"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: Literal["auto", "loop", "batched"] = "auto"
-    seeding: Literal["addressed", "paper"] = "addressed"
+    seeding: str = "addressed"
     data: Data = field(default_factory=Data)
     partition: Annotated[Partition | None, AsItIs] = None
     model: Model = field(default_factory=Model)
@@ -108,6 +104,8 @@ class Experiment:
         if isinstance(rule, type) or not (dataclasses.is_dataclass(rule) and callable(rule) and hasattr(rule, "init")):
             raise ConfigError(f"`aggregator` must be a rule, a dataclass with `init` and a call, got {rule!r}.")
         object.__setattr__(self, "aggregator", with_learning_rate(rule, self.training.lr))
+        object.__setattr__(self, "seeding", known_name(self.seeding))
+        seeding_of(self.seeding)
         if self.partition is not None:
             check_kind("partition", self.partition, PARTITIONS, ("dataset", "seed"))
         check_kind("sampling", self.sampling, SAMPLINGS, ("round", "sizes", "seed"))

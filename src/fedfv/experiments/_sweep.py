@@ -27,8 +27,8 @@ class Setting:
 def folder_name(label: str) -> str:
     """The label without characters that are a nuisance in the name of a folder.
 
-    >>> folder_name("aggregator={name = 'fedavg'}")
-    'aggregator=-name-=-fedavg'
+    >>> folder_name("partition={kind = 'iid'}")
+    'partition=-kind-=-iid'
     """
     return re.sub(r"[^A-Za-z0-9.=,_+-]+", "-", label).strip("-")
 
@@ -40,19 +40,20 @@ def settings_of(tables: dict[str, Any]) -> list[Setting]:
     one with a `name` or `kind` of its own takes its place. The list of `seed` makes no settings: each
     setting is run with all seeds. A table `ranking` says how settings are to be ranked, and is left to others.
 
+    >>> from fedfv.aggregators import AGGREGATORS
     >>> settings = settings_of({
     ...     "rounds": 5,
     ...     "partition": {"kind": "one-class-each"},
-    ...     "sampling": {"kind": "everyone"},
+    ...     "aggregator": {"name": min(AGGREGATORS)},
     ...     "grid": {
     ...         "seed": [0, 1],
     ...         "training.lr": [0.01, 0.1],
-    ...         "aggregator": [{"name": "fedavg"}, {"name": "fedfv", "alpha": 0.5}],
+    ...         "sampling": [{"kind": "everyone"}, {"kind": "uniform", "count": 2}],
     ...     },
     ... })
     >>> [setting.label for setting in settings]
-    ['training.lr=0.01, fedavg', 'training.lr=0.01, fedfv alpha=0.5', 'training.lr=0.1, fedavg', \
-'training.lr=0.1, fedfv alpha=0.5']
+    ['training.lr=0.01, everyone', 'training.lr=0.01, uniform count=2', 'training.lr=0.1, everyone', \
+'training.lr=0.1, uniform count=2']
     """
     base = {key: value for key, value in tables.items() if key not in ("grid", "ranking")}
     grid = tables.get("grid")

@@ -1,10 +1,25 @@
-"""What run directories say: tables and figures. Reports read records and nothing else."""
+"""Tables, figures and a page of runs, which are read from their records and from nothing else.
 
-from fedfv.reports._comparison import Tally, as_json, as_markdown, tally
-from fedfv.reports._figures import class_counts, plot_clients, plot_curves, plot_partition, plot_tradeoff
+Beside these are two things that need no records: TensorBoard files of a run that goes on, and a figure of a partition.
+"""
+
+from typing import TYPE_CHECKING
+
+from fedfv.reports._figures import (
+    Line,
+    Point,
+    Style,
+    class_counts,
+    plot_clients,
+    plot_curves,
+    plot_partition,
+    plot_tradeoff,
+    styles_of,
+)
 from fedfv.reports._markdown import markdown_table
 from fedfv.reports._notes import notes_of
 from fedfv.reports._page import page_of, write_page
+from fedfv.reports._printed import Printed, PrintedNumbers
 from fedfv.reports._ranking import (
     Ranked,
     RankOn,
@@ -15,32 +30,42 @@ from fedfv.reports._ranking import (
     ranking_markdown,
     write_ranking,
 )
-from fedfv.reports._results import PartResults, collect, environments_of, load_results, merge, save_results
-from fedfv.reports._runs import Run, Unreadable, group_by_seed, read_runs
-from fedfv.reports._summary import Row, rows_of, summarise
+from fedfv.reports._runs import (
+    Run,
+    Unreadable,
+    accuracies_of,
+    environments_of,
+    group_by_seed,
+    read_runs,
+    same_but_for_seed,
+)
+from fedfv.reports._summary import Curve, Row, rows_of, summarise
 from fedfv.reports._tensorboard import TensorBoard
-from fedfv.reports._write import write_record, write_run_figures, write_run_tables, write_study
+from fedfv.reports._write import write_run_figures, write_run_tables
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Figure
 
 __all__ = [
-    "PartResults",
+    "Curve",
+    "Line",
+    "Point",
+    "Printed",
+    "PrintedNumbers",
     "RankOn",
     "Ranked",
     "Row",
     "Run",
-    "Tally",
+    "Style",
     "TensorBoard",
     "Unreadable",
-    "as_json",
-    "as_markdown",
+    "accuracies_of",
     "best_of_each_rule",
     "check_ranking",
     "class_counts",
-    "collect",
     "environments_of",
     "group_by_seed",
-    "load_results",
     "markdown_table",
-    "merge",
     "notes_of",
     "page_of",
     "plot_clients",
@@ -52,13 +77,11 @@ __all__ = [
     "ranking_markdown",
     "read_runs",
     "rows_of",
-    "save_results",
+    "same_but_for_seed",
+    "styles_of",
     "summarise",
-    "tally",
     "write_page",
     "write_ranking",
-    "write_record",
     "write_run_figures",
     "write_run_tables",
-    "write_study",
 ]

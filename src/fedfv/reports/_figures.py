@@ -1,31 +1,54 @@
-"""Figures. The only module that plots."""
+"""Figures of runs, and of who holds which examples. The only module of reports that plots."""
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Int
-from matplotlib.axis import Axis, XAxis
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from fedfv._extras import comes_with
 from fedfv.data import Federation
-from fedfv.experiments import StudyRow
-from fedfv.reports._comparison import cells_of, values_of
 from fedfv.reports._federations import BARS, called, roster
-from fedfv.reports._results import PartResults
 from fedfv.reports._runs import Run
-from fedfv.reports._summary import Row, curve_of
+from fedfv.reports._summary import Curve, Row, curve_of
 from fedfv.runs import Look
 
-# Okabe and Ito's colours, which people who see fewer colours can tell apart; after them they begin again, lighter.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which is colour-blind safe; more classes than colours repeat it, lighter.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+_DASHES, _MARKERS = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 3))), "osD^vP"
 
 
-_LINES, _MARKERS = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 3))), "osD^vP"
+class Style(NamedTuple):
+    """How a row of a table is drawn."""
+
+    colour: str
+    dashes: Any  # a line style of matplotlib
+    marker: str
+
+
+def styles_of(families: Sequence[str]) -> list[Style]:
+    """A style for each row, given the family that the row belongs to: a colour for each family, other dashes in it."""
+    members: dict[str, int] = {}
+    styles = []
+    for family in families:
+        place = members[family] = members.get(family, -1) + 1
+        colour = COLOURS[list(members).index(family) % len(COLOURS)]
+        styles.append(Style(colour, _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)]))
+    return styles
+
+
+def _figure(width: float, height: float) -> "Figure":
+    with comes_with("reports"):
+        from matplotlib.figure import Figure
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def class_counts(federation: Federation) -> Int[Tensor, "N classes"]:
@@ -36,15 +59,15 @@ def class_counts(federation: Federation) -> Int[Tensor, "N classes"]:
     return cells.bincount(minlength=len(index) * federation.num_classes).view(len(index), -1)
 
 
-def plot_partition(federation: Federation) -> Figure:
+def plot_partition(federation: Federation) -> "Figure":
     """A bar for each client, in the colours of its classes."""
     counts = class_counts(federation).numpy()
     clients = range(len(counts))
-    figure = Figure(figsize=(min(16, max(4, 0.12 * len(counts))), 3.2), dpi=150, layout="constrained")
+    figure = _figure(min(16, max(4, 0.12 * len(counts))), 3.2)
     axes = figure.subplots()
     below = np.zeros(len(counts))
     for number, column in enumerate(counts.T):
-        colour, lighter = _COLOURS[number % len(_COLOURS)], number // len(_COLOURS)
+        colour, lighter = COLOURS[number % len(COLOURS)], number // len(COLOURS)
         axes.bar(
             clients, column, bottom=below, width=0.9, color=colour, alpha=1 - 0.4 * min(lighter, 2), label=str(number)
         )
@@ -57,17 +80,17 @@ def plot_partition(federation: Federation) -> Figure:
     return figure
 
 
-def plot_clients(rows: Sequence[Row]) -> Figure:
+def plot_clients(rows: Sequence[Row]) -> "Figure":
     """What each client got, rule against rule: a bar for each if they have names, else a line from worst to best.
 
     Bars and lines are means over seeds; what stands on them is the standard deviation. Bars of the same client stand
     together, in the order of the first rule.
     """
-    figure = Figure(figsize=(6.4, 3.2), dpi=150, layout="constrained")
+    figure = _figure(6.4, 3.2)
     axes = figure.subplots()
     everyone = _names_of_all(rows)
     order = _worst_to_best(rows) if everyone else {}
-    for i, (row, colour) in enumerate(zip(rows, itertools.cycle(_COLOURS), strict=False)):
+    for i, (row, colour) in enumerate(zip(rows, itertools.cycle(COLOURS), strict=False)):
         values = 100 * (row.accuracies if everyone else row.accuracies.sort(dim=1).values)
         mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
         if everyone:
@@ -109,61 +132,90 @@ def _worst_to_best(rows: Sequence[Row]) -> dict[int, int]:
     return {client: place for place, client in enumerate(dict.fromkeys([*ranked, *others]))}
 
 
-def _write_names(axis: Axis, names: Sequence[str]) -> None:
+def _write_names(axis: "Axis", names: Sequence[str]) -> None:
     """Ticks with names, upright where they would run into each other."""
-    upright = isinstance(axis, XAxis) and sum(map(len, names)) > 40
+    upright = axis is axis.axes.xaxis and sum(map(len, names)) > 40
     axis.set_ticks(range(len(names)), names, rotation=90 if upright else 0)
 
 
-def plot_curves(all_results: Sequence[PartResults]) -> Figure:
-    """Mean and dispersion of the clients' accuracy against rounds (the paper's Figure 2), two panels for each part.
+class Line(NamedTuple):
+    """A curve of `plot_curves`."""
+
+    label: str
+    curve: Curve
+    style: Style
+
+
+def plot_run_curves(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> "Figure":
+    """Mean and dispersion of the clients' accuracy against rounds, a line for each group of seeds with its spread."""
+    styles = styles_of([row.label for row in rows])
+    lines = [Line(row.label, curve_of(group), style) for group, row, style in zip(groups, rows, styles, strict=True)]
+    return plot_curves({"": lines})
+
+
+def plot_curves(panels: Mapping[str, Sequence[Line]]) -> "Figure":
+    """Mean and dispersion of the clients' accuracy against rounds, two panels for each title.
 
     Lines are means over seeds, bands their standard deviation.
     """
-    figure = Figure(figsize=(10, 3.4 * len(all_results)), dpi=150, layout="constrained")
-    panels = figure.subplots(len(all_results), 2, squeeze=False)
-    for line, results in zip(panels, all_results, strict=True):
-        for axes, column, title in zip(line, ("average", "std"), ("mean", "standard deviation"), strict=True):
-            for row, colour, style, _ in _styles(results):
-                values = values_of(results, row.name, column)
+    figure = _figure(10, 3.4 * len(panels))
+    pairs = figure.subplots(len(panels), 2, squeeze=False)
+    for pair, (title, lines) in zip(pairs, panels.items(), strict=True):
+        for axes, what, values_of in zip(
+            pair, ("mean", "standard deviation"), (attrgetter("means"), attrgetter("stds")), strict=True
+        ):
+            for label, curve, (colour, dashes, _) in lines:
+                values = 100 * values_of(curve)
                 mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
-                name = _with_seeds(results, row)
-                axes.plot(results.rounds, mean, color=colour, linestyle=style, linewidth=1.2, label=name)
-                axes.fill_between(results.rounds, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
-            axes.set(title=f"{title} over clients", xlabel="updates")
+                axes.plot(curve.rounds, mean, color=colour, linestyle=dashes, linewidth=1.2, label=label)
+                axes.fill_between(curve.rounds, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+            axes.set(title=f"{what} over clients", xlabel="rounds")
             axes.spines[["top", "right"]].set_visible(False)
-        line[0].set_ylabel(f"{results.part.dataset.partition(' (')[0]}\ntest accuracy in per cent")
-        line[1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+        pair[0].set_ylabel("\n".join(filter(None, [title, "test accuracy in per cent"])))
+        pair[1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
     return figure
 
 
-def plot_run_curves(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> Figure:
-    """Mean and dispersion of the clients' accuracy against rounds, a line for each group of seeds with its spread."""
-    figure = Figure(figsize=(8, 3.2), dpi=150, layout="constrained")
-    panels = figure.subplots(1, 2)
-    curves = [(row.label, curve_of(group)) for group, row in zip(groups, rows, strict=True)]
-    for axes, values_of_curve, title in zip(panels, ("means", "stds"), ("mean", "standard deviation"), strict=True):
-        for (name, curve), colour in zip(curves, itertools.cycle(_COLOURS), strict=False):
-            values = 100 * getattr(curve, values_of_curve)
-            mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
-            axes.plot(curve.rounds, mean, color=colour, linewidth=1.2, label=name)
-            axes.fill_between(curve.rounds, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
-        axes.set(title=f"{title} over clients", xlabel="rounds")
+class Point(NamedTuple):
+    """A point of `plot_tradeoff`, in per cent: mean over the clients and standard deviation, each with its spread."""
+
+    label: str
+    mean: tuple[float, float]
+    std: tuple[float, float]
+    style: Style
+    printed: tuple[float, float] | None = None  # where others printed the same point to be
+
+
+def plot_tradeoff(panels: Mapping[str, Sequence[Point]]) -> "Figure":
+    """Dispersion against mean of the clients' accuracy, a panel for each title.
+
+    Right and low is better. A printed point is hollow and joined to the measured one.
+    """
+    figure = _figure(7.5, 4.2 * len(panels))
+    for axes, (title, points) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels.items(), strict=True):
+        for label, (mean, mean_spread), (std, std_spread), (colour, _, marker), printed in points:
+            if printed is not None:
+                axes.plot((mean, printed[0]), (std, printed[1]), color=colour, lw=0.8)
+                axes.plot(*printed, marker, mfc="none", mec=colour, ms=8)
+            axes.errorbar(mean, std, std_spread, mean_spread, marker, color=colour, elinewidth=0.6, ms=4, label=label)
+        axes.set(title=title, xlabel="mean over clients of test accuracy in per cent")
+        axes.set_ylabel("standard deviation over clients")
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("test accuracy in per cent")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
     return figure
 
 
-def plot_lens(lens: Look, round: int, names: Sequence[str] = ()) -> Figure:
+def plot_lens(lens: Look, round: int, names: Sequence[str] = ()) -> "Figure":
     """Which updates of a round conflict, and for whom the step works or does not."""
     labels = [called(names, client) for client in lens.shown]
     size = len(labels)
     above = np.zeros((size, size))
     above[np.triu_indices(size, 1)] = lens.cosines
     cosines = above + above.T + np.eye(size)
-    figure = Figure(figsize=(8, 3.6), dpi=150, layout="constrained")
+    figure = _figure(8, 3.6)
     left, right = figure.subplots(1, 2)
+    with comes_with("reports"):
+        from matplotlib.colors import LinearSegmentedColormap
     shades = LinearSegmentedColormap.from_list("conflict to agreement", ["#D55E00", "#F7F7F7", "#0072B2"])
     image = left.imshow(cosines, cmap=shades, vmin=-1, vmax=1)
     figure.colorbar(image, ax=left, label="cosine", shrink=0.8)
@@ -180,45 +232,3 @@ def plot_lens(lens: Look, round: int, names: Sequence[str] = ()) -> Figure:
     right.spines[["top", "right"]].set_visible(False)
     right.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False, fontsize="small")
     return figure
-
-
-def plot_tradeoff(all_results: Sequence[PartResults]) -> Figure:
-    """Dispersion against mean of the clients' accuracy, a point for each row with the spread of its seeds.
-
-    Right and low is better. The paper's own points are hollow, joined to ours.
-    """
-    figure = Figure(figsize=(7.5, 4.2 * len(all_results)), dpi=150, layout="constrained")
-    panels = figure.subplots(len(all_results), squeeze=False)[:, 0]
-    for axes, results in zip(panels, all_results, strict=True):
-        cells = cells_of(results)
-        for row, colour, _, marker in _styles(results):
-            mean, std = cells[row.name]["average"], cells[row.name]["std"]
-            if mean.paper and std.paper:
-                axes.plot(*zip((mean.mean, std.mean), (mean.paper[0], std.paper[0]), strict=True), color=colour, lw=0.8)
-                axes.plot(mean.paper[0], std.paper[0], marker, mfc="none", mec=colour, ms=8)
-            name = _with_seeds(results, row)
-            axes.errorbar(
-                mean.mean, std.mean, std.seed_std, mean.seed_std, marker, color=colour, elinewidth=0.6, ms=4, label=name
-            )
-        axes.set(title=results.part.dataset, xlabel="mean over clients of test accuracy in per cent")
-        axes.set_ylabel("standard deviation over clients")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
-    return figure
-
-
-def _styles(results: PartResults) -> Iterator[tuple[StudyRow, str, Any, str]]:
-    """Each row with a colour, which its rule shares, and a line style and marker, which it does not."""
-    rules: dict[str, list[str]] = {}
-    for row in results.part.rows:
-        if row.name in results.right:
-            members = rules.setdefault(row.algorithm, [])
-            members.append(row.name)
-            place = len(members) - 1
-            colour = _COLOURS[(len(rules) - 1) % len(_COLOURS)]
-            yield row, colour, _LINES[place % len(_LINES)], _MARKERS[place % len(_MARKERS)]
-
-
-def _with_seeds(results: PartResults, row: StudyRow) -> str:
-    seeds = len(results.seeds[row.name])
-    return f"{row.label}, {seeds} seed{'s' if seeds > 1 else ''}"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]], left: int | None = None) -> str:
     r"""A table, of whose columns the first `left` are aligned left and the others right; all left if None.
 
-    >>> print(markdown_table(["rule", "mean"], [["FedAvg()", "0.5"], ["a|b", ""]], left=1))
+    >>> print(markdown_table(["rule", "mean"], [["mine", "0.5"], ["a|b", ""]], left=1))
     | rule | mean |
     |---|---:|
-    | FedAvg() | 0.5 |
+    | mine | 0.5 |
     | a\|b |  |
     """
     marks = ["---" if left is None or column < left else "---:" for column in range(len(heads))]

@@ -6,14 +6,12 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-import jinja2
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
-from fedfv.experiments import ConfigError
+from fedfv._extras import comes_with
+from fedfv.errors import ConfigError
 from fedfv.reports._notes import notes_of
 from fedfv.reports._page_data import page_data
 from fedfv.reports._page_table import heads, table_row
+from fedfv.reports._printed import PrintedNumbers
 from fedfv.reports._runs import Run, Unreadable, group_by_seed
 from fedfv.reports._summary import rows_of
 
@@ -22,19 +20,40 @@ _SCRIPTS = ("draw.js", "clients.js", "lens.js", "page.js")  # in this order, sin
 
 
 def write_page(
-    file: Path, runs: Sequence[Run], unreadable: Sequence[Unreadable] = (), title: str | None = None
+    file: Path,
+    runs: Sequence[Run],
+    unreadable: Sequence[Unreadable] = (),
+    title: str | None = None,
+    printed: PrintedNumbers | None = None,
 ) -> None:
-    """Writes the page of these runs, which also names those that cannot be shown."""
+    """Writes the page of these runs, which also names those that cannot be shown; arguments as for `page_of`."""
     if not runs:
         raise ConfigError(unreadable[0].why if unreadable else "there are no run directories to report on.")
     if file.exists() and _MARK not in file.read_text(errors="replace")[:1000]:
         raise ConfigError(f"{file} is there and was not made by fedfv; choose another file.")
+    page = page_of(runs, unreadable, title, printed)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page_of(runs, unreadable, title), encoding="utf-8")
+    file.write_text(page, encoding="utf-8")
 
 
-def page_of(runs: Sequence[Run], unreadable: Sequence[Unreadable] = (), title: str | None = None) -> str:
-    """The page as text."""
+def page_of(
+    runs: Sequence[Run],
+    unreadable: Sequence[Unreadable] = (),
+    title: str | None = None,
+    printed: PrintedNumbers | None = None,
+) -> str:
+    """The page as text.
+
+    Args:
+        runs: what it shows.
+        unreadable: what it names as not shown.
+        title: of the page.
+        printed: from the settings of a run to numbers that stand beside ours, if others printed any.
+    """
+    with comes_with("reports"):
+        import jinja2
+        from markupsafe import Markup
+        from plotly.offline import get_plotlyjs
     groups = group_by_seed(runs)
     rows = rows_of(groups)
     count = sum(map(len, groups))
@@ -44,7 +63,10 @@ def page_of(runs: Sequence[Run], unreadable: Sequence[Unreadable] = (), title: s
         title=title or f"Fairness of {count} run{'s' if count > 1 else ''}",
         version=version("fedfv"),
         columns=heads(),
-        rows=[table_row(group, row) for group, row in zip(groups, rows, strict=True)],
+        rows=[
+            table_row(group, row, printed and printed(group[0].settings))
+            for group, row in zip(groups, rows, strict=True)
+        ],
         unreadable=unreadable,
         notes=notes_of(runs, groups, rows),
         has_pair=data["pair"] is not None,

@@ -1,17 +1,15 @@
-"""The page's table of runs, with intervals and the paper's numbers, and its settings."""
+"""The page's table of runs, with intervals and numbers that were printed elsewhere, and its settings."""
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import tomli_w
 import torch
 
-from fedfv.experiments import PAPER, paper_study
 from fedfv.metrics import Metric, shown_in
-from fedfv.reports._comparison import PAPER_METRICS
-from fedfv.reports._runs import Run, same_but_for_seed
+from fedfv.reports._printed import Printed
+from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row
 
 _HELP = {
@@ -28,18 +26,15 @@ def heads() -> list[dict[str, str]]:
     return [{"title": title, "help": told} for title, told in columns]
 
 
-def table_row(group: Sequence[Run], row: Row) -> dict[str, Any]:
+def table_row(group: Sequence[Run], row: Row, printed: Printed | None) -> dict[str, Any]:
     """A row of the table, and its settings."""
-    paper = _paper().get(same_but_for_seed(group[0].settings))
-    name, printed = paper if paper else ("", {})
-    theirs = {PAPER_METRICS[column]: pair for column, pair in printed.items() if column in PAPER_METRICS}
     return {
         "label": row.label,
-        "paper_name": name,
+        "printed_as": printed and printed.name,
         "seeds": row.seeds,
         "rounds": min(row.rounds),
         "diverged": bool(row.diverged),
-        "cells": [_cell(row, metric, theirs.get(metric.name)) for metric in shown_in("report")],
+        "cells": [_cell(row, metric, printed) for metric in shown_in("report")],
         "toml": tomli_w.dumps(group[0].settings),
         "simulated": group[0].simulated,
         "command": f"fedfv run experiment.toml --seed {row.seeds[0]}",
@@ -49,13 +44,13 @@ def table_row(group: Sequence[Run], row: Row) -> dict[str, Any]:
     }
 
 
-def _cell(row: Row, metric: Metric, printed: tuple[float, float] | None) -> dict[str, Any]:
+def _cell(row: Row, metric: Metric, printed: Printed | None) -> dict[str, Any]:
     value, _ = row.metrics[metric.name]
     return {
         "value": "" if math.isnan(value) else value,
         "text": row.cell(metric.name),
         "interval": _interval(row, metric),
-        "paper": printed and f"{printed[0]:.2f} ± {printed[1]:.2f}",
+        "printed": printed and printed.text(metric.name),
     }
 
 
@@ -73,17 +68,3 @@ def _interval(row: Row, metric: Metric) -> str | None:
         ends.append(metric.interval(accuracies[counted], sizes[counted], seed=0, resamples=resamples))
     low, high = map(metric.unit.text, torch.tensor(ends, dtype=torch.double).mean(dim=0).tolist())
     return None if low == high else f"[{low}, {high}]"
-
-
-@cache
-def _paper() -> dict[str, tuple[str, dict[str, tuple[float, float]]]]:
-    """What the paper calls an experiment, and what it printed of it; by what its seeds have in common."""
-    found: dict[str, tuple[str, dict[str, tuple[float, float]]]] = {}
-    for name in PAPER:
-        study = paper_study(name)
-        for part in study.parts:
-            for row in part.rows:
-                key = same_but_for_seed(part.run_of(row, study.seeds[0]).to_dict())
-                if row.paper:
-                    found.setdefault(key, (f"{study.title.partition(':')[0]}: {row.label}", dict(row.paper)))
-    return found

@@ -181,3 +181,9 @@ def accuracies_of(records: Sequence[Record]) -> Float[Tensor, "records N"]:
 def test_sizes_of(run: Run) -> Int[Tensor, " N"]:
     """How many test examples each client has; 0 where it never said."""
     return torch.tensor([each or 0 for each in run.opening.sizes["test"]])
+
+
+def environments_of(directories: Iterable[Path]) -> list[dict[str, Any]]:
+    """With what the runs of these directories were made, each environment once."""
+    found = [RunDirectory(path).environment() for path in directories if path.is_dir()]
+    return list({json.dumps(environment, sort_keys=True): environment for environment in found}.values())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedfv.errors import ConfigError
+from fedfv._extras import comes_with
 from fedfv.experiments import Progress
 from fedfv.metrics import shown_in
 from fedfv.runs import Record
@@ -20,10 +20,8 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        try:
+        with comes_with("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise ConfigError("TensorBoard is not installed: pip install 'fedfv[tensorboard]'.") from None
         self._make: Callable[..., Any] = SummaryWriter
         self._folder = str(folder)
         self._writer: Any = None

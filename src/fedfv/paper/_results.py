@@ -1,7 +1,6 @@
-"""What the runs of a study gave, in one small file: how many test examples each client's model got right, and when."""
+"""The results of a study in one small file: how many test examples of each client were right, and when."""
 
 import itertools
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +11,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.errors import RunError
-from fedfv.experiments import Part, Study, run_path
-from fedfv.reports._runs import accuracies_of
-from fedfv.runs import Record, RunDirectory
+from fedfv.paper._study import Part, Study, run_path
+from fedfv.reports import Run, accuracies_of
 
 
 class PartResults(NamedTuple):
-    """Of the rows of a part and their finished seeds: what each client got at each evaluation."""
+    """What each client got at each evaluation, for the rows of a part and their finished seeds."""
 
     part: Part
     seeds: dict[str, list[int]]  # by row
@@ -32,44 +30,36 @@ class PartResults(NamedTuple):
         return self.right[row].double() / self.sizes
 
 
-def environments_of(directories: Iterable[Path]) -> list[dict[str, Any]]:
-    """With what these runs were made, each environment once."""
-    found = [RunDirectory(path).environment() for path in directories if path.is_dir()]
-    return list({json.dumps(environment, sort_keys=True): environment for environment in found}.values())
-
-
-def collect(study: Study, folder: Path) -> list[PartResults]:
-    """The results of all finished runs of a study."""
-    found = [_collect_part(part, study.seeds, folder) for part in study.parts]
+def collect(study: Study, runs: Iterable[Run], folder: Path) -> list[PartResults]:
+    """The results of the finished runs of a study, as `read_runs` read them from the folder of the study."""
+    by_path = {run.path: run for run in runs}
+    found = [_collect_part(part, study.seeds, by_path, folder) for part in study.parts]
     results = [part for part in found if part is not None]
     if not results:
         raise RunError(f"no run of {study.title} in {folder} is finished.")
     return results
 
 
-def _collect_part(part: Part, seeds: Sequence[int], folder: Path) -> PartResults | None:
-    evaluations: dict[str, dict[int, list[Record]]] = {}  # by row and seed
+def _collect_part(part: Part, seeds: Sequence[int], by_path: dict[Path, Run], folder: Path) -> PartResults | None:
+    finished: dict[str, dict[int, Run]] = {}  # by row and seed
     for row, seed in itertools.product(part.rows, seeds):
-        directory = RunDirectory(run_path(folder, part, row, seed))
-        if directory.rounds_done() == part.experiment["rounds"]:
-            evaluated = [record for record in directory.records() if record.test is not None]
-            evaluations.setdefault(row.name, {})[seed] = evaluated
-    if not evaluations:
+        run = by_path.get(run_path(folder, part, row, seed))
+        if run is not None and run.records[-1].rounds_done == part.experiment["rounds"]:
+            finished.setdefault(row.name, {})[seed] = run
+    if not finished:
         return None
-    first = next(iter(next(iter(evaluations.values())).values()))
-    opening = first[0].opening
-    assert opening is not None  # a run that is finished has its first record
-    sizes = torch.tensor(opening.sizes["test"])
+    first = next(iter(next(iter(finished.values())).values()))
+    sizes = torch.tensor(first.opening.sizes["test"])
     accuracies = {
-        row: torch.stack([accuracies_of(records) for records in found.values()]) for row, found in evaluations.items()
+        row: torch.stack([accuracies_of(run.evaluations) for run in found.values()]) for row, found in finished.items()
     }
     return PartResults(
         part,
-        {row: list(found) for row, found in evaluations.items()},
-        [record.rounds_done for record in first],
+        {row: list(found) for row, found in finished.items()},
+        [record.rounds_done for record in first.evaluations],
         {row: (values * sizes).round().to(torch.int32) for row, values in accuracies.items()},
         sizes,
-        opening.names,
+        first.names,
     )
 
 

@@ -9,16 +9,11 @@ from typing import Any, NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from fedfv.experiments import Claim, Study, StudyRow
-from fedfv.metrics import METRICS, over_seeds
-from fedfv.reports._markdown import markdown_table
-from fedfv.reports._results import PartResults
-
-_CLIENTS = {"shirt": "shirt", "pullover": "pullover", "tshirt": "T-shirt"}  # columns that are single clients
-_HEADINGS = {"tshirt": "T-shirt", "worst5": "worst 5 %", "best5": "best 5 %"}  # others are headed by their names
-
-PAPER_METRICS = {"average": "mean", "std": "std", "worst5": "worst", "best5": "best"}
-"""The metric of each column of the paper's tables that is no single client."""
+from fedfv.metrics import over_seeds
+from fedfv.paper._columns import COLUMNS
+from fedfv.paper._results import PartResults
+from fedfv.paper._study import Claim, Study, StudyRow
+from fedfv.reports import markdown_table
 
 
 class Cell(NamedTuple):
@@ -41,10 +36,7 @@ class Cell(NamedTuple):
 
 def values_of(results: PartResults, row: str, column: str) -> Float[Tensor, "seeds evaluations"]:
     """A column in per cent, at each evaluation of each seed."""
-    accuracies = results.accuracies(row)
-    if column in _CLIENTS:
-        return 100 * accuracies[..., results.names.index(_CLIENTS[column])]
-    return 100 * METRICS[PAPER_METRICS[column]](accuracies)
+    return 100 * COLUMNS[column].of(results.accuracies(row), results.names)
 
 
 def cells_of(results: PartResults) -> dict[str, dict[str, Cell]]:
@@ -179,7 +171,7 @@ def _table(results: PartResults) -> str:
         for i, (what, texts) in enumerate(told):
             head = [row.label, str(len(results.seeds[row.name]))] if i == 0 else ["", ""]
             lines.append([*head, what, *texts])
-    heads = ["", "seeds", "", *(_HEADINGS.get(column, column) for column in part.columns)]
+    heads = ["", "seeds", "", *(COLUMNS[column].heading for column in part.columns)]
     return f"{caption}\n\n{markdown_table(heads, lines)}"
 
 

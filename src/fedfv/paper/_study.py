@@ -1,20 +1,17 @@
-"""Studies: experiments that belong together, such as all rows and seeds of a table of the paper."""
+"""The paper's tables and figure as data: the rows, the experiment of each row and seed, and the printed numbers."""
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from fedfv.errors import ConfigError
-from fedfv.experiments._errors import build
-from fedfv.experiments._spec import Experiment, changed, specification
+from fedfv.experiments import Experiment, build, specification
 
-_FOLDER = files("fedfv.experiments") / "paper"
+_FOLDER = files("fedfv.paper") / "studies"
 _TITLES = {
     "fedavg": "FedAvg",
     "afl": "AFL",
@@ -26,8 +23,6 @@ _TITLES = {
 
 PAPER = ("table2", "table3", "table4", "figure2")
 
-Cell = Annotated[tuple[float, float], Field(strict=False)]  # mean over seeds, and their population standard deviation
-
 
 @specification
 class StudyRow:
@@ -38,16 +33,16 @@ class StudyRow:
     parameters: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, Any]  # of the part's experiment
     seeded: list[str] = field(default_factory=list)  # tables of the experiment whose `seed` is that of the run
-    paper: dict[str, Cell] = field(default_factory=dict)  # what it printed, by column
+    paper: dict[str, tuple[float, float]] = field(default_factory=dict)  # what is printed, by column: mean ± over seeds
 
     @property
     def label(self) -> str:
         """For tables and legends."""
-        told = ", ".join(
+        shown = ", ".join(
             f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
             for key, value in self.parameters.items()
         )
-        return _TITLES[self.algorithm] + (f"({told})" if told else "")
+        return _TITLES[self.algorithm] + (f"({shown})" if shown else "")
 
 
 @specification
@@ -94,7 +89,7 @@ class Study:
     short_of: list[str] = field(default_factory=list)  # what was left out, in words; empty for the whole study
 
     def shortened(self, rows: Sequence[str] = (), seeds: Sequence[int] = (), rounds: int | None = None) -> "Study":
-        """With some rows (names, in which * stands for anything), some seeds, or less rounds."""
+        """With some rows (names, in which * stands for anything), some seeds, or fewer rounds."""
         study, short = self, []
         if rows:
             for pattern in rows:
@@ -102,21 +97,21 @@ class Study:
                     raise ConfigError.unknown(
                         "row", pattern, dict.fromkeys(row.name for part in self.parts for row in part.rows)
                     )
-            parts = [changed(part, rows=found) for part in self.parts if (found := part.find(rows))]
+            parts = [replace(part, rows=found) for part in self.parts if (found := part.find(rows))]
             short.append(
                 f"{sum(len(part.rows) for part in parts)} of {sum(len(part.rows) for part in self.parts)} rows"
             )
-            study = changed(study, parts=parts)
+            study = replace(study, parts=parts)
         if seeds:
             short.append(f"seeds {', '.join(map(str, seeds))} instead of {', '.join(map(str, self.seeds))}")
-            study = changed(study, seeds=list(seeds))
+            study = replace(study, seeds=list(seeds))
         if rounds is not None:
             full = ", ".join(str(part.experiment["rounds"]) for part in study.parts)
             short.append(f"{rounds} updates instead of {full}")
-            study = changed(
-                study, parts=[changed(part, experiment={**part.experiment, "rounds": rounds}) for part in study.parts]
+            study = replace(
+                study, parts=[replace(part, experiment={**part.experiment, "rounds": rounds}) for part in study.parts]
             )
-        return changed(study, short_of=short)
+        return replace(study, short_of=short)
 
     def runs(self, folder: Path) -> dict[Path, Experiment]:
         """Where each run is kept, all rows of a seed before the next seed."""

@@ -1,0 +1,42 @@
+"""The columns of the paper's tables, in the words of the library: metrics of all clients, or single clients."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor
+
+from fedfv.metrics import METRICS
+
+
+class Column(NamedTuple):
+    """What a column of the paper's tables holds: a metric of `METRICS`, or the accuracy of one client."""
+
+    heading: str
+    metric: str | None = None
+    client: str | None = None  # by name
+
+    def of(self, accuracies: Float[Tensor, "*batch N"], names: Sequence[str]) -> Float[Tensor, "*batch"]:
+        """The column as a share in [0, 1].
+
+        >>> import torch
+        >>> COLUMNS["average"].of(torch.tensor([0.25, 0.75]), ["shirt", "pullover"])
+        tensor(0.5000, dtype=torch.float64)
+        >>> COLUMNS["shirt"].of(torch.tensor([0.25, 0.75]), ["shirt", "pullover"])
+        tensor(0.2500)
+        """
+        if self.metric is not None:
+            return METRICS[self.metric](accuracies)
+        return accuracies[..., list(names).index(str(self.client))]
+
+
+COLUMNS = {
+    "shirt": Column("shirt", client="shirt"),
+    "pullover": Column("pullover", client="pullover"),
+    "tshirt": Column("T-shirt", client="T-shirt"),
+    "average": Column("average", metric="mean"),
+    "std": Column("std", metric="std"),
+    "worst5": Column("worst 5 %", metric="worst"),
+    "best5": Column("best 5 %", metric="best"),
+}
+"""By the name that a study has for the column; the only place that joins the paper's words to ours."""
