@@ -1,12 +1,14 @@
 """Replies made up for tests."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedfv import Aggregator, Replies, ServerState, start, step
+from fedfv.core import Buffers
 from fedfv.seeding import rng
 
 
@@ -58,13 +60,17 @@ def random_rounds(
 
 def permuted(replies: Replies, order: Tensor) -> Replies:
     """The same replies in another order."""
-    return Replies(
-        round=replies.round,
+    assert isinstance(replies.updates, Tensor)
+    return replace(
+        replies,
         clients=replies.clients[order],
         updates=replies.updates[order],
         losses=replies.losses[order],
         sizes=replies.sizes[order],
-        accuracies=replies.accuracies[order],
+        accuracies=None if replies.accuracies is None else replies.accuracies[order],
+        trained_losses=None if replies.trained_losses is None else replies.trained_losses[order],
+        measured={name: values[order] for name, values in replies.measured.items()},
+        buffers=None if replies.buffers is None else Buffers(*(values[order] for values in replies.buffers)),
     )
 
 

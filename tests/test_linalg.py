@@ -67,7 +67,7 @@ def test_a_combination_does_not_read_rows_of_weight_zero() -> None:
 
 
 @given(matrix=matrices(), data=st.data())
-def test_rows_with_a_number_that_is_none_are_found(matrix: Tensor, data: st.DataObject) -> None:
+def test_non_finite_rows_are_found(matrix: Tensor, data: st.DataObject) -> None:
     bad = data.draw(st.lists(st.booleans(), min_size=len(matrix), max_size=len(matrix)))
     for i in torch.tensor(bad).nonzero().flatten().tolist():
         column = data.draw(st.integers(0, matrix.shape[1] - 1))

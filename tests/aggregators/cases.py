@@ -28,4 +28,10 @@ CASES = [
     Case(FedFV(alpha=0.0, tau=1, order="reverse"), degree=1),
 ]
 
-every_case = pytest.mark.parametrize("case", CASES, ids=[repr(case.rule) for case in CASES])
+
+def each_of(cases: list[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=[repr(case.rule) for case in cases])
+
+
+every_case = each_of(CASES)
+every_homogeneous_case = each_of([case for case in CASES if case.degree is not None])

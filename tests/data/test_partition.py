@@ -261,7 +261,8 @@ def test_what_is_no_index_is_refused_as_a_partition(wrong):
 
 @given(st.lists(st.integers(10, 60), min_size=1, max_size=8), st.integers(0, 9))
 def test_a_split_cuts_each_client_at_four_fifths_and_nine_tenths(sizes, seed):
-    partition = Index.of(list(torch.randperm(sum(sizes)).split(sizes)))
+    generator = torch.Generator().manual_seed(seed)
+    partition = Index.of(list(torch.randperm(sum(sizes), generator=generator).split(sizes)))
     train, validation, test = split(partition, seed=seed)
     for client, n in enumerate(sizes):
         parts = [part[client] for part in (train, test, validation)]

@@ -62,21 +62,25 @@ def test_starts_kills_and_readers_change_nothing(tmp_path: Path, rule: str) -> N
     run(small(data, rounds=ROUNDS, aggregator=aggregator), tmp_path / "quiet")
     (tmp_path / "small.toml").write_text(tomli_w.dumps(tables(data, rounds=ROUNDS, aggregator=aggregator)))
     reader = Reader(tmp_path / "run")
+    moments: list[float] = []
     reader.start()
     try:
         for _ in range(KILLS):
+            moments.append(random.uniform(0.5, 6.0))  # while it imports, builds, runs, writes, or after its end
             child = launch(tmp_path)
-            time.sleep(random.uniform(0.5, 6.0))  # while it imports, builds, runs, writes, or after its end
+            time.sleep(moments[-1])
             child.kill()
             child.communicate()
         children = [launch(tmp_path) for _ in range(10)]
         pids = [child.pid for child in children]
         outcomes = [(child, child.communicate()[1]) for child in children]
         for child, said in outcomes:
-            assert child.returncode == 0 or any(f"run is in use by process {pid};" in said for pid in pids), said
+            refused = any(f"run is in use by process {pid};" in said for pid in pids)
+            assert child.returncode == 0 or refused, f"killed after {moments} s: {said}"
     finally:
         reader.stopped.set()
         reader.join()
-    assert reader.failures == []
-    assert reader.pages > 0
-    assert (tmp_path / "run/records.jsonl").read_bytes() == (tmp_path / "quiet/records.jsonl").read_bytes()
+    assert reader.failures == [], f"killed after {moments} s"
+    assert reader.pages > 0, f"killed after {moments} s"
+    quiet, killed = ((tmp_path / name / "records.jsonl").read_bytes() for name in ("quiet", "run"))
+    assert killed == quiet, f"killed after {moments} s"
