@@ -11,7 +11,6 @@ from fedfv.data import DataError, Dataset, Federation, Index, OneClassEach, chec
 from fedfv.data._fashion import FASHION_MNIST, FASHION_TOPS
 from fedfv.data._files import read
 from fedfv.data._idx import parse, parse_all
-from tests.data.conftest import SHARED
 
 TOPS = (0, 2, 6)
 
@@ -59,9 +58,9 @@ def test_a_wrong_dataset_is_refused_with_one_sentence(changes, message):
         toy(**changes)
 
 
-def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion):
+def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion: Path | None) -> None:
     """Those of the full dataset, class by class: training images in the order of the file, then test images."""
-    full, tops = fashion_mnist(SHARED if Path(SHARED).is_dir() else None), load("fashion-tops")
+    full, tops = fashion_mnist(fashion), load("fashion-tops")
     assert tops.targets.bincount().tolist() == [7000] * 3
     assert tops.only_train().targets.bincount().tolist() == [6000] * 3
     index = OneClassEach()(tops)
@@ -72,35 +71,35 @@ def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion):
     assert tuple(full.class_names[label] for label in TOPS) == tops.class_names
 
 
-def test_the_stored_mean_and_deviation_are_those_of_all_training_images(fashion):
-    images, _ = parse_all(read(FASHION_MNIST, SHARED if Path(SHARED).is_dir() else None))
+def test_the_stored_mean_and_deviation_are_those_of_all_training_images(fashion: Path | None) -> None:
+    images, _ = parse_all(read(FASHION_MNIST, fashion))
     numbers = images[:60_000].reshape(-1, 784).astype(np.float32)
     mean, std = np.frombuffer(read(FASHION_TOPS)["pixels"], "<f4").reshape(2, 784)
     np.testing.assert_array_equal(mean, numbers.mean(axis=0))
     np.testing.assert_array_equal(std, numbers.std(axis=0))
     np.testing.assert_allclose(std, numbers.std(axis=0, dtype=np.float64), rtol=1e-3)  # float32 sums are no better
-    inputs = fashion_mnist().inputs.numpy()
+    inputs = fashion_mnist(fashion).inputs.numpy()
     np.testing.assert_array_equal(inputs[:60_000], (numbers - mean) / (std + 0.001))
 
 
-def test_mnist_is_between_0_and_1(shared):
-    if not (shared / "mnist").is_dir():
-        pytest.skip(f"MNIST is not in {shared}")
-    dataset = load("mnist", shared)
+def test_mnist_is_between_0_and_1(datasets: Path) -> None:
+    if not (datasets / "mnist").is_dir():
+        pytest.skip(f"put the files of MNIST into {datasets}/mnist to run this test")
+    dataset = load("mnist", datasets)
     assert dataset.inputs.shape == (70_000, 1, 28, 28)
     assert (dataset.inputs.min(), dataset.inputs.max()) == (0, 1)
     assert dataset.targets[:5].tolist() == [5, 0, 4, 1, 9]
     assert dataset.targets[60_000:60_005].tolist() == [7, 2, 1, 0, 4]
     assert len(dataset.only_train()) == 60_000
-    assert set(check("mnist", shared).values()) == {"ok"}
-    assert all(path.parent == shared / "mnist" for path in fetch("mnist", shared).values())
+    assert set(check("mnist", datasets).values()) == {"ok"}
+    assert all(path.parent == datasets / "mnist" for path in fetch("mnist", datasets).values())
 
 
 @pytest.mark.slow
-def test_cifar10_has_normalised_channels(shared):
-    if not list(shared.glob("cifar-10-b*")):
-        pytest.skip(f"CIFAR-10 is not in {shared}")
-    dataset = load("cifar10", shared)
+def test_cifar10_has_normalised_channels(datasets: Path) -> None:
+    if not list(datasets.glob("cifar-10-b*")):
+        pytest.skip(f"put CIFAR-10's cifar-10-binary.tar.gz into {datasets} to run this test")
+    dataset = load("cifar10", datasets)
     train = dataset.only_train()
     assert dataset.inputs.shape == (60_000, 3, 32, 32)
     assert train.targets.bincount().tolist() == [5000] * 10
@@ -108,7 +107,7 @@ def test_cifar10_has_normalised_channels(shared):
     assert train.inputs.mean((0, 2, 3)).abs().max() < 1e-3
     # The constants are means of the deviations of each image, hence not quite 1.
     assert (train.inputs.std((0, 2, 3)) - 1.23).abs().max() < 0.1
-    assert set(check("cifar10", shared).values()) == {"ok"}
+    assert set(check("cifar10", datasets).values()) == {"ok"}
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
