@@ -4,9 +4,10 @@ BIN := .venv/bin
 # Threads of torch that wait let others have the core.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: test lint unit deployment slow flower bench guard reproduce docs clean
+.PHONY: test lint unit integration deployment slow coverage flower bench guard reproduce docs clean
 
-test: lint unit
+# All that is needed before a commit.
+test: lint unit integration
 
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedfv needs Python 3.11 or newer; name one with make PYTHON=...")'
@@ -20,13 +21,19 @@ lint: .venv/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The tests without a marker and the examples in docstrings: less than a minute.
 unit: .venv/.ready
 	$(BIN)/pytest
+
+# Tests that take seconds each, or start processes or a browser.
+integration: .venv/.ready
+	$(BIN)/pytest -m integration
 
 # Flower for real: a SuperLink and SuperNodes on loopback.
 deployment: .venv/.ready
 	$(BIN)/pytest -m deployment
 
+# Tests that take minutes each.
 slow: .venv/.ready
 	$(BIN)/pytest -m slow
 

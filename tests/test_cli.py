@@ -157,6 +157,7 @@ def test_the_embedded_data_is_checked(capsys: pytest.CaptureFixture[str]) -> Non
     assert "ok" in capsys.readouterr().out
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_an_interrupted_command_saves_and_says_how_to_go_on(experiment: Path, ending: signal.Signals) -> None:
     command = [sys.executable, "-c", "from fedfv.cli import entry; entry()", "run", "small.toml", "--out", "cut"]
@@ -172,6 +173,7 @@ def test_an_interrupted_command_saves_and_says_how_to_go_on(experiment: Path, en
     assert done == list(range(len(done)))
 
 
+@pytest.mark.integration
 def test_in_a_terminal_there_is_a_progress_bar(experiment: Path) -> None:
     parent, child = pty.openpty()
     command = [sys.executable, "-c", "from fedfv.cli import entry; entry()", "run", "small.toml"]
@@ -237,6 +239,7 @@ def test_partition_shows_the_first_of_many_clients_and_of_many_classes_those_the
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.integration
 def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -280,6 +283,7 @@ def test_studies_and_sweeps_asked_for_wrongly(
     assert not Path("reproduction").exists()
 
 
+@pytest.mark.integration
 def test_sweep_ranks_settings_by_a_metric(experiment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = """
     [grid]
@@ -302,6 +306,7 @@ def test_sweep_ranks_settings_by_a_metric(experiment: Path, capsys: pytest.Captu
     assert "fedfv alpha=0.1" in Path("sweeps/swept/ranking.md").read_text()
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the libraries that a process has loaded are on Linux")
 def test_an_interrupt_while_libraries_are_loaded_is_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fedfv", "run", "fashion-fair", "--out", "run"]

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.integration  # each test starts a process
+
 EXTRAS = {
     "experiments": ["filelock", "platformdirs", "pydantic", "rich", "safetensors", "tomli_w", "typer"],
     "reports": ["jinja2", "matplotlib", "plotly"],

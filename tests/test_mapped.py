@@ -87,6 +87,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts resident memory the way this test does")
 def test_a_matrix_in_a_file_is_aggregated_without_being_in_memory(tmp_path: Path) -> None:
     """Half a gigabyte of updates in each of two rounds; what is resident is the direction and a few pieces."""

@@ -114,6 +114,7 @@ def test_metrics_are_listed_with_their_help(capsys: pytest.CaptureFixture[str]) 
         assert re.search(rf"^{name} +{re.escape(metric.help)} *$", shown, flags=re.MULTILINE)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("metric", [MEDIAN, SIZE], ids=lambda metric: metric.name)
 def test_a_sweep_is_ranked_by_it_in_its_direction_and_unit(metric: Metric, capsys: pytest.CaptureFixture[str]) -> None:
     write_sweep(Path.cwd(), write_data(Path.cwd() / "data.npz"), [0.01, 0.2])

@@ -10,6 +10,8 @@ import pytest
 from fedfv.experiments import run_many
 from tests.experiments.helpers import small, write_data
 
+pytestmark = pytest.mark.integration
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 # Runs sys.argv[1:] as a program, and prints the policy at the moment when torch begins to load.

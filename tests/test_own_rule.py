@@ -85,6 +85,7 @@ def test_it_runs_by_toml_and_by_python_alike(folder: Path) -> None:
     assert any(0 < value < 1 for record in by_toml for value in record.measured.get("surprises", []))
 
 
+@pytest.mark.integration
 def test_it_is_killed_and_resumed_bit_for_bit(folder: Path) -> None:
     assert main(["run", "own.toml", "--out", "whole"]) == 0
     command = [sys.executable, "-m", "fedfv", "run", "own.toml", "--out", "cut", "--set", "rounds=100000"]
@@ -98,6 +99,7 @@ def test_it_is_killed_and_resumed_bit_for_bit(folder: Path) -> None:
     assert (folder / "cut/records.jsonl").read_bytes() == (folder / "whole/records.jsonl").read_bytes()
 
 
+@pytest.mark.integration
 def test_it_is_swept_and_reported_beside_fedfv_even_when_it_is_gone(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

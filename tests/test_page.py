@@ -97,6 +97,7 @@ def test_the_page_asks_for_nothing_from_elsewhere(folder: Path) -> None:
     assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=", page)
 
 
+@pytest.mark.integration
 def test_rows_of_the_paper_have_its_numbers(tmp_path: Path) -> None:
     study = paper_study("table3")
     (row,) = study.parts[0].find(["fedavg"])
@@ -143,6 +144,7 @@ def test_a_run_that_goes_on_can_be_reported(folder: Path, tmp_path: Path) -> Non
     assert re.search(r"going has done \d+ of \d+ rounds", page_of(*read_runs([tmp_path / "going"])))
 
 
+@pytest.mark.integration
 def test_many_clients_make_a_page_that_is_not_large(tmp_path: Path) -> None:
     clients, asked = 10_000, 1000
     place = RunDirectory.create(tmp_path / "run", small(tmp_path / "data.npz", rounds=2000).to_dict())

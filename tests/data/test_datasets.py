@@ -58,6 +58,7 @@ def test_a_wrong_dataset_is_refused_with_one_sentence(changes, message):
         toy(**changes)
 
 
+@pytest.mark.integration
 def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion: Path | None) -> None:
     """Those of the full dataset, class by class: training images in the order of the file, then test images."""
     full, tops = fashion_mnist(fashion), load("fashion-tops")
@@ -71,6 +72,7 @@ def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion: Path |
     assert tuple(full.class_names[label] for label in TOPS) == tops.class_names
 
 
+@pytest.mark.integration
 def test_the_stored_mean_and_deviation_are_those_of_all_training_images(fashion: Path | None) -> None:
     images, _ = parse_all(read(FASHION_MNIST, fashion))
     numbers = images[:60_000].reshape(-1, 784).astype(np.float32)
@@ -82,6 +84,7 @@ def test_the_stored_mean_and_deviation_are_those_of_all_training_images(fashion:
     np.testing.assert_array_equal(inputs[:60_000], (numbers - mean) / (std + 0.001))
 
 
+@pytest.mark.integration
 def test_mnist_is_between_0_and_1(datasets: Path) -> None:
     if not (datasets / "mnist").is_dir():
         pytest.skip(f"put the files of MNIST into {datasets}/mnist to run this test")

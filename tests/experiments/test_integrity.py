@@ -42,6 +42,7 @@ def records_of(directory: Path) -> bytes:
 # One process, one directory
 
 
+@pytest.mark.integration
 def test_of_ten_concurrent_starts_one_runs_and_nine_name_its_process(tmp_path: Path, data: Path) -> None:
     run(small(data, rounds=300), tmp_path / "alone")
     (tmp_path / "small.toml").write_text(tomli_w.dumps(tables(data, rounds=300)))
@@ -198,6 +199,7 @@ def write_sweep(folder: Path, data: Path, rates: list[float], **changes: Any) ->
     (folder / "swept.toml").write_text(tomli_w.dumps({**tables(data, **changes), "grid": grid}))
 
 
+@pytest.mark.integration
 def test_a_sweep_goes_on_without_the_diverged_and_ranks_them_last(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +257,7 @@ def _toml(folder: Path, data: Path) -> Path:
     return folder / "small.toml"
 
 
+@pytest.mark.integration
 def test_settings_are_chosen_on_validation_examples_unless_asked_otherwise(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +284,7 @@ def test_settings_are_chosen_on_validation_examples_unless_asked_otherwise(
     assert values == [setting["metrics"]["mean"]["mean"] for setting in ranking["settings"]]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("metric", METRICS)
 def test_settings_can_be_ranked_by_every_metric(
     metric: str, ranked_sweep: Path, monkeypatch: pytest.MonkeyPatch
@@ -304,6 +308,7 @@ def ranked_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.integration
 def test_a_sweep_without_validation_examples_says_so_before_it_runs(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +320,7 @@ def test_a_sweep_without_validation_examples_says_so_before_it_runs(
     assert main(["sweep", "swept.toml", "--rank-on", "test"]) == 0
 
 
+@pytest.mark.integration
 def test_a_second_sweep_in_the_same_folder_names_the_process_of_the_first(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def records_of(directory: Path) -> bytes:
     return (directory / "records.jsonl").read_bytes()
 
 
+@pytest.mark.integration
 def test_killed_and_resumed_by_its_directory_a_run_of_ones_own_classes_is_the_same(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_killed_and_resumed_by_its_directory_a_run_of_ones_own_classes_is_the_sa
     assert RunDirectory("whole").records()[0].opening.sizes["train"] == [28] * 5
 
 
+@pytest.mark.integration
 def test_a_sweep_takes_ones_own_classes_and_options_of_ones_own_data(folder: Path) -> None:
     grid = {
         "partition": [{"kind": "own:EveryOther", "num_clients": 4}, {"kind": "iid", "num_clients": 4}],

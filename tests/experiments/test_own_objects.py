@@ -124,6 +124,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.integration
 def test_a_class_of_a_script_is_found_again_by_the_script_and_by_the_command(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     for rounds in ("2", "3"):  # the second goes on with the first

@@ -97,6 +97,7 @@ run(experiment, sys.argv[2], watch=lambda where: print(where.rounds_done, flush=
 """
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("rule", RULES)
 def test_killed_at_a_random_round_and_resumed_the_records_are_identical(tmp_path: Path, data: Path, rule: str) -> None:
     assert RULES.keys() == AGGREGATORS.keys()
@@ -158,6 +159,7 @@ def test_a_half_written_last_record_is_written_again(tmp_path: Path, data: Path)
     assert records_of(tmp_path / "run") == whole
 
 
+@pytest.mark.integration
 def test_a_disk_that_takes_no_more_is_an_error_that_keeps_the_records(tmp_path: Path, data: Path) -> None:
     experiment = small(data, rounds=80, evaluate_every=1)
     run(experiment, tmp_path / "reference")

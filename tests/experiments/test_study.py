@@ -95,6 +95,7 @@ def check_against_the_record(row: str, seed: int, folder: Path) -> None:
     assert (torch.tensor(found, dtype=torch.double) - expected).abs().max() < 1.5 / 700
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("row", "seed"), [("fedavg", 0), ("fedfv-0.667-0", 119)])
 def test_runs_of_table_3_are_exact(row: str, seed: int, tmp_path: Path) -> None:
     check_against_the_record(row, seed, tmp_path)

@@ -53,6 +53,7 @@ def test_what_is_wrong_with_a_grid_is_said_in_a_sentence(tmp_path: Path, lists: 
         settings_of(grid(tmp_path, **lists))
 
 
+@pytest.mark.integration
 def test_the_papers_grids_are_all_that_its_table_1_lists() -> None:
     for name, count in (("grid-fashion-mnist", 22), ("grid-cifar10", 37), ("grid-mnist", 37)):
         settings = settings_of(tomllib.loads(bundled("sweeps")[name]))

@@ -430,10 +430,12 @@ def test_clients_that_all_do_not_say_who_they_are_end_the_run_at_once(monkeypatc
 def test_the_log_does_not_repeat_what_is_waited_for(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.sleep", lambda seconds: clock.append(clock.pop() + seconds))
     grid = make_grid()
     grid.nodes = {node: client for node, client in grid.nodes.items() if client == 0}
-    run(make_strategy(wait=0.5, min_replies=3), grid, 1)
+    run(make_strategy(wait=9, min_replies=3), grid, 1)
     assert caplog.text.count("waiting for clients: 1 are there, 3 are wanted") <= 4  # once each time that it waits
 
 
