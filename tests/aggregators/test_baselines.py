@@ -14,6 +14,13 @@ def rounds_of(num_clients: int = 9, m: int = 5) -> list:
     return list(random_rounds(num_clients, m, 30, 6))
 
 
+def test_fedavg_averages_alike_in_double_precision_whatever_the_type_of_the_sizes() -> None:
+    updates = torch.eye(3, dtype=torch.double)
+    for sizes in (torch.tensor([10, 20, 30]), torch.tensor([10.0, 20.0, 30.0])):
+        direction, _ = FedAvg(weighting="uniform")(make_replies(updates, sizes=sizes), FedAvg().init(3, 3))
+        assert direction.tolist() == [1 / 3] * 3
+
+
 def test_fedavg_averages_by_size() -> None:
     replies = make_replies(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), sizes=torch.tensor([30, 10]))
     direction, _ = FedAvg()(replies, FedAvg().init(2, 2))

@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -26,5 +27,6 @@ class FedAvg:
         return Empty()
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
-        weights = replies.sizes.double() if self.weighting == "size" else replies.sizes.new_ones(len(replies.sizes))
+        sizes = replies.sizes.double()
+        weights = sizes if self.weighting == "size" else torch.ones_like(sizes)
         return linalg.combine(weights / weights.sum(), replies.updates), state
