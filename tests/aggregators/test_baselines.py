@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from fedfv import AFL, FedAvg, FedFa, FedMGDA, QFedAvg, start, step
+from fedfv import AFL, FedAvg, FedFa, FedMGDA, QFedAvg, Replies, start, step
 from fedfv.linalg import gramian
-from tests.helpers import make_replies, random_rounds, run
+from tests.helpers import make_replies, random_rounds, run, updates_of
 
 UNIFORM = FedAvg(weighting="uniform")
 
 
-def rounds_of(num_clients: int = 9, m: int = 5) -> list:
-    return list(random_rounds(num_clients, m, 30, 6))
+def rounds_of(num_clients: int = 9, m: int = 5) -> list[Replies]:
+    return [replies for replies in random_rounds(num_clients, m, 30, 6) if replies is not None]
 
 
 def test_fedavg_averages_alike_in_double_precision_whatever_the_type_of_the_sizes() -> None:
@@ -145,6 +145,7 @@ def test_fedmgda_worked_by_hand() -> None:
 @pytest.mark.parametrize(("m", "d"), [(1, 5), (2, 5), (10, 40), (50, 200), (20, 3)])
 def test_fedmgda_satisfies_its_box_and_its_optimality_conditions(m: int, d: int, epsilon: float) -> None:
     (replies,) = random_rounds(m, m, d, 1, seed=3)
+    assert replies is not None
     weights, by_size, gradient = solve(replies, epsilon)
     assert weights.sum().item() == pytest.approx(1, abs=1e-12)
     assert weights.min() >= 0
@@ -156,12 +157,13 @@ def test_fedmgda_satisfies_its_box_and_its_optimality_conditions(m: int, d: int,
         assert gradient[can_give].max() <= gradient[can_take].min() + 1e-9
 
 
-def solve(replies, epsilon: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def solve(replies: Replies, epsilon: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The weights of FedMGDA, read off its direction, those by size, and the gradient of its objective."""
     m = len(replies.clients)
-    rows = replies.updates / replies.updates.norm(dim=1, keepdim=True)
+    updates = updates_of(replies)
+    rows = updates / updates.norm(dim=1, keepdim=True)
     # With a coordinate of its own for each client the direction shows its weights.
-    marked = torch.cat([replies.updates, 1e-7 * replies.updates.norm(dim=1).diag()], dim=1)
+    marked = torch.cat([updates, 1e-7 * updates.norm(dim=1).diag()], dim=1)
     direction, _ = FedMGDA(epsilon=epsilon, eta=1)(
         make_replies(marked, sizes=replies.sizes), FedMGDA().init(m, marked.shape[1])
     )

@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 import torch
 
-from fedfv import FedAvg, FedFV, Replies, skip, start, step
+from fedfv import FedAvg, FedFV, History, Replies, skip, start, step
 from fedfv.linalg import gramian, length
-from tests.helpers import make_replies, permuted, random_rounds, run
+from tests.helpers import make_replies, permuted, random_rounds, run, updates_of
 from tests.plain import PlainFedFV
 
 ALPHAS = [Fraction(0), Fraction(1, 10), Fraction(1, 5), Fraction(1, 3), Fraction(1, 2), Fraction(2, 3)]
@@ -80,7 +80,7 @@ def test_the_last_target_is_never_conflicted_with_at_alpha_zero(seed: int) -> No
     assert replies is not None
     direction, _ = FedFV(alpha=0, tau=0)(replies, FedFV().init(8, 12))
     last = max(range(8), key=lambda k: (replies.losses[k], replies.clients[k]))
-    assert replies.updates[last] @ direction >= -1e-12
+    assert updates_of(replies)[last] @ direction >= -1e-12
 
 
 @pytest.mark.parametrize(
@@ -151,14 +151,14 @@ def test_the_random_order_depends_on_seed_and_round_and_on_nothing_else() -> Non
 def test_the_three_orders_differ() -> None:
     (replies,) = random_rounds(12, 12, 20, 1)
     assert replies is not None
-    rules = [FedFV(alpha=0, tau=0, order=order) for order in ("loss", "reverse", "random")]  # type: ignore[arg-type]
+    rules = [FedFV(alpha=0, tau=0, order=order) for order in ("loss", "reverse", "random")]
     loss, reverse, random = (rule(replies, rule.init(12, 20))[0] for rule in rules)
     assert not torch.allclose(loss, reverse)
     assert not torch.allclose(loss, random)
     assert not torch.allclose(reverse, random)
 
 
-def rows_in(memory) -> int:
+def rows_in(memory: History) -> int:
     return sum(len(clients) for clients in memory.clients)
 
 

@@ -2,6 +2,8 @@
 
 import copy
 import io
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,9 +49,15 @@ def test_a_direction_is_finite_and_has_the_shape_of_the_parameters(case: Case, n
     generator = torch.Generator().manual_seed(2)
     for round in range(4):
         clients = (torch.arange(m) + round) % N
-        losses, accuracies = torch.rand(2, m, generator=generator)
+        losses, trained_losses, accuracies = torch.rand(3, m, generator=generator)
         replies = Replies(
-            round=round, clients=clients, updates=updates, losses=losses, sizes=torch.ones(m), accuracies=accuracies
+            round=round,
+            clients=clients,
+            updates=updates,
+            losses=losses,
+            sizes=torch.ones(m),
+            accuracies=accuracies,
+            trained_losses=trained_losses,
         )
         direction, _ = case.rule(replies, server.memory)
         assert direction.shape == (d,)
@@ -107,15 +115,16 @@ def test_a_run_resumed_from_a_checkpoint_is_the_uninterrupted_one_bit_for_bit(ca
 
 
 @every_case
-def test_updates_in_a_file_give_the_same_as_in_memory(case: Case, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_in_a_file_give_the_same_as_in_memory(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fedfv.mapped._PIECE", 5000 * 3 * 4)  # several pieces
     rounds = [replies for replies in random_rounds(N, 3, 20_000, 5, dtype=torch.float32) if replies is not None]
     mapped = []
     for replies in rounds:
         path = tmp_path / f"{replies.round}.npy"
         np.save(path, replies.updates.numpy())
-        fields = {name: getattr(replies, name) for name in ("round", "clients", "losses", "sizes", "accuracies")}
-        mapped.append(Replies(updates=MappedMatrix(path), **fields))
+        mapped.append(replace(replies, updates=MappedMatrix(path)))
     in_memory, in_file = run(case.rule, N, rounds), run(case.rule, N, mapped)
     torch.testing.assert_close(in_file.params, in_memory.params, rtol=1e-6, atol=1e-6)
 

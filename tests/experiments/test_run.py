@@ -12,19 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from fedfv.aggregators import AGGREGATORS
-from fedfv.experiments import ConfigError, Experiment, RunDirectory, RunError, experiment_of, run
+from fedfv.experiments import ConfigError, Experiment, RunDirectory, RunError, changed, experiment_of, run
 from fedfv.experiments._run import Progress
+from tests.aggregators.cases import first_of_each_rule
 from tests.experiments.helpers import small, tables, write_data
-
-RULES = {
-    "fedavg": {},
-    "afl": {"eta_lambda": 0.1},
-    "qfedavg": {"q": 2.0, "loss": "after"},
-    "fedfa": {},
-    "fedmgda": {"epsilon": 0.1},
-    "fedfv": {"alpha": 0.1, "tau": 3},
-}
 
 
 @pytest.fixture
@@ -44,6 +35,7 @@ def test_a_run_records_raw_values_of_its_clients(tmp_path: Path, data: Path) -> 
     assert [record.rounds_done for record in records if record.test is not None] == [0, 5, 10, 12]
     assert records[0].opening.sizes == {"train": [24] * 6, "validation": [3] * 6, "test": [3] * 6}
     for record in records[1:]:
+        assert record.replied is not None
         assert len(record.replied) == len(record.train_losses) <= 3
     assert [where.rounds_done for where in seen] == list(range(13))
     assert experiment_of(place) == small(data)
@@ -98,14 +90,13 @@ run(experiment, sys.argv[2], watch=lambda where: print(where.rounds_done, flush=
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("rule", RULES)
-def test_killed_at_a_random_round_and_resumed_the_records_are_identical(tmp_path: Path, data: Path, rule: str) -> None:
-    assert RULES.keys() == AGGREGATORS.keys()
-    asked: dict[str, Any] = tables(data, rounds=120, aggregator={"name": rule, **RULES[rule]})
+@first_of_each_rule
+def test_killed_at_a_random_round_and_resumed_the_records_are_identical(tmp_path: Path, data: Path, rule: Any) -> None:
+    experiment = changed(small(data, rounds=120), aggregator=rule)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    run(small(data, **{key: asked[key] for key in ("rounds", "aggregator")}), whole)
-    stop = random.Random(rule).randrange(5, 100)
-    command = [sys.executable, "-c", CHILD, json.dumps(asked), str(cut)]
+    run(experiment, whole)
+    stop = random.Random(repr(rule)).randrange(5, 100)
+    command = [sys.executable, "-c", CHILD, json.dumps(experiment.to_dict()), str(cut)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for line in child.stdout:

@@ -6,14 +6,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-import tomli_w
 
-from fedfv.experiments import RunDirectory, run
+from fedfv.experiments import RunDirectory, changed, run
 from fedfv.reports import page_of, read_runs
-from tests.experiments.helpers import small, tables, write_data
-from tests.experiments.test_run import RULES
+from tests.aggregators.cases import first_of_each_rule
+from tests.experiments.helpers import small, write_data
 
 KILLS, ROUNDS = 5, 4000  # kills of each rule; rounds that take a process some seconds
 
@@ -55,12 +55,11 @@ def launch(folder: Path) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", RULES)
-def test_starts_kills_and_readers_change_nothing(tmp_path: Path, rule: str) -> None:
-    aggregator = {"name": rule, **RULES[rule]}
-    data = write_data(tmp_path / "data.npz")
-    run(small(data, rounds=ROUNDS, aggregator=aggregator), tmp_path / "quiet")
-    (tmp_path / "small.toml").write_text(tomli_w.dumps(tables(data, rounds=ROUNDS, aggregator=aggregator)))
+@first_of_each_rule
+def test_starts_kills_and_readers_change_nothing(tmp_path: Path, rule: Any) -> None:
+    experiment = changed(small(write_data(tmp_path / "data.npz"), rounds=ROUNDS), aggregator=rule)
+    run(experiment, tmp_path / "quiet")
+    (tmp_path / "small.toml").write_text(experiment.to_toml())
     reader = Reader(tmp_path / "run")
     moments: list[float] = []
     reader.start()

@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 from flwr.clientapp import ClientApp
 from torch.nn.functional import cross_entropy
 
-from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, start
+from fedfv import AFL, FedAvg, FedFa, FedFV, start
 from fedfv.core import ACCURACY, TRAINED_LOSS, ServerState
 from fedfv.experiments import ConfigError, RunError
 from fedfv.flower import FairStrategy, fair_app, fair_client
@@ -22,17 +22,10 @@ from fedfv.runs import RunDirectory
 from fedfv.seeding import rng
 from fedfv.simulation import simulate
 from fedfv.training import BatchedClients, LocalSGD, LoopClients
+from tests.aggregators.cases import every_rule
 from tests.flower.helpers import SIZES, LocalGrid, make_app, make_federation, make_model
+from tests.helpers import updates_of
 
-RULES = [
-    FedAvg(),
-    AFL(0.1),
-    QFedAvg(q=2.0, lr=0.1),
-    QFedAvg(q=2.0, lr=0.1, loss="after"),
-    FedFa(eta=0.1),
-    FedMGDA(eta=0.1),
-    FedFV(alpha=0.1, tau=2),
-]
 LOCAL = LocalSGD(lr=0.1, epochs=2, batch_size=4, momentum=0.5)
 COUNT, SEED = 3, 3
 MEASURES = {"accuracies": ACCURACY, "trained_losses": TRAINED_LOSS}
@@ -62,7 +55,7 @@ def make_strategy(rule: Any = FedFV(alpha=0.1, tau=2), **options: Any) -> FairSt
     return FairStrategy(rule, len(SIZES), **{"count": COUNT, "seed": SEED, "wait": 0, **options})
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@every_rule
 def test_a_strategy_is_the_simulator_with_messages_in_between(rule: Any) -> None:
     found, expected = run(make_strategy(rule), make_grid(), 6), simulated(rule, 6)
     torch.testing.assert_close(found.params, expected.params, rtol=1e-9, atol=1e-12)
@@ -177,9 +170,8 @@ def test_a_client_that_is_gone_is_protected_by_the_history() -> None:
         grid = LocalGrid(make_app(federation, LOCAL, seed=SEED), len(SIZES))
         strategy = make_strategy(FedFV(alpha=0.1, tau=tau), count=4)
         first = run(strategy, grid, 1)
-        (update,) = BatchedClients(federation, make_model(), LOCAL, seed=SEED)(
-            0, torch.tensor([0]), flatten(make_model()), first.buffers
-        ).updates
+        clients = BatchedClients(federation, make_model(), LOCAL, seed=SEED)
+        (update,) = updates_of(clients(0, torch.tensor([0]), flatten(make_model()), first.buffers))
         grid.nodes = {node: client for node, client in grid.nodes.items() if client != 0}
         replies = grid.send_and_receive(strategy.configure_train(2, strategy.arrays, ConfigRecord(), grid))
         strategy.aggregate_train(2, replies)
@@ -362,6 +354,7 @@ def test_records_are_those_of_a_simulated_run_and_can_be_reported(tmp_path: Path
     assert [record.rounds_done for record in records] == [0, 1, 2]
     assert records[0].opening.sizes["test"] == SIZES
     assert len(records[-1].test.accuracies) == 4
+    assert records[-1].replied is not None
     assert len(records[-1].replied) == COUNT
     (row,) = summarise([tmp_path / "run"])
     assert row.accuracies.tolist() == [records[-1].test.accuracies]
@@ -406,7 +399,7 @@ def test_a_run_that_has_done_its_rounds_warns_and_goes_on_if_more_are_asked_for(
 
 
 def test_a_second_server_in_the_same_directory_is_refused(tmp_path: Path) -> None:
-    grid, refused = make_grid(), []
+    grid, refused = make_grid(), list[RunError]()
     good = grid.app
 
     def app(message: Message, context: Any) -> Message:
