@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from fedfv import MappedMatrix, Replies, linalg
 from tests.helpers import make_replies
@@ -20,7 +22,7 @@ def saved(tmp_path: Path, array: np.ndarray) -> Path:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_mapped_matrix_is_the_one_in_the_file(tmp_path: Path, dtype: type) -> None:
-    array = np.random.default_rng(0).normal(size=(3, 100)).astype(dtype)
+    array: NDArray[Any] = np.random.default_rng(0).normal(size=(3, 100)).astype(dtype)
     matrix = MappedMatrix(saved(tmp_path, array))
     assert matrix.shape == (3, 100)
     assert len(matrix) == 3

@@ -37,13 +37,16 @@ def fashion() -> Path | None:
     return None
 
 
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
 class Web(ThreadingHTTPServer):
     """Serves `pages` by path; a page is bytes, or a function that answers the request itself."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        self.pages: dict[str, bytes | Callable[[BaseHTTPRequestHandler], None]] = {}
+        self.pages: dict[str, bytes | Answer] = {}
         self.asked: list[str] = []
         self.over = threading.Event()
         super().__init__(("127.0.0.1", 0), _Handler)

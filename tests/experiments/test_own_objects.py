@@ -57,7 +57,8 @@ class Pairs:
         chosen = rng(seed, "pairs", round).choice(len(sizes), 2, replace=False)
         if round < self.since or not self.fails:
             return torch.from_numpy(chosen)
-        return {"ids": torch.tensor([0, len(sizes)]), "twice": torch.tensor([1, 1]), "list": [0, 1]}[self.fails]
+        wrong: dict[str, Any] = {"ids": torch.tensor([0, len(sizes)]), "twice": torch.tensor([1, 1]), "list": [0, 1]}
+        return wrong[self.fails]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fedfv.experiments import ConfigError, bundled, settings_of
+from fedfv.sampling import Uniform
 from tests.experiments.helpers import tables, write_data
 
 
@@ -30,6 +31,7 @@ def test_lists_are_multiplied_and_tables_are_merged(tmp_path: Path) -> None:
     assert settings[0].label == "lr=0.5, fedavg, sampling.count=1"
     first, last = settings[0].experiments[0], settings[-1].experiments[0]
     assert (first.training.lr, first.training.batch_size) == (0.5, 10)
+    assert isinstance(last.sampling, Uniform)
     assert (last.training.lr, last.training.batch_size, last.sampling.count) == (0.25, 2, 2)
     assert last.aggregator.lr == 0.25  # the clients' learning rate reaches the rule that needs it
     places = {path for setting in settings for path in setting.runs(Path("out"))}
