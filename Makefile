@@ -37,6 +37,13 @@ deployment: .venv/.ready
 slow: .venv/.ready
 	$(BIN)/pytest -m slow
 
+# What the unit and integration shelves run of the package, by lines and branches.
+coverage: .venv/.ready
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m 'not deployment and not slow'
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
 # fedfv beside its peers, into docs/performance.md; leave the machine alone meanwhile.
 bench: .venv/.ready
 	$(BIN)/python benchmarks/compare.py
@@ -59,4 +66,4 @@ docs: .venv/.ready
 	$(BIN)/python scripts/fill_reproduction.py
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
