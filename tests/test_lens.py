@@ -47,7 +47,7 @@ def test_cosines_are_those_of_the_updates_with_each_other_the_mean_and_the_direc
         assert seen.direction == pytest.approx(direction.norm().item())
 
 
-def test_what_is_projected_is_what_an_update_lost() -> None:
+def test_projected_is_the_part_that_an_update_lost() -> None:
     opposed = torch.tensor([[2.0, 0.0], [-1.0, 1.0]], dtype=torch.double)
     direction, _, why = FedFV(alpha=0.0, tau=0).explain(make_replies(opposed), FedFV().init(2, 2))
     seen = look(make_replies(opposed), direction, why)
@@ -62,7 +62,7 @@ def test_what_is_projected_is_what_an_update_lost() -> None:
     np.testing.assert_allclose(seen.projected, [0, 2**-0.5])
 
 
-def test_external_conflicts_name_the_absent_clients_and_what_was_removed_for_them() -> None:
+def test_external_conflicts_name_the_absent_clients_and_the_removed_share() -> None:
     rule = FedFV(alpha=0.0, tau=1)
     server = start(rule, 3, torch.zeros(2, dtype=torch.double))
     first = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.double)
@@ -84,7 +84,7 @@ def test_a_round_of_zeros_has_no_conflicts_and_no_nan(rule: Any) -> None:
             assert not value.any()
 
 
-def test_of_many_clients_the_matrix_shows_some_from_the_smallest_loss_to_the_largest() -> None:
+def test_the_matrix_shows_a_selection_of_many_clients_by_loss() -> None:
     updates = torch.randn(500, 8, generator=torch.Generator().manual_seed(0), dtype=torch.double)
     record = Look.of(look(make_replies(updates), updates.mean(dim=0)))
     assert len(record.shown) == 64

@@ -46,7 +46,7 @@ def test_pieces_cover_each_column_once(tmp_path: Path, monkeypatch: pytest.Monke
         (np.asfortranarray(np.zeros((2, 3))), "float64 (2, 3)"),
     ],
 )
-def test_a_file_that_is_no_such_matrix_is_refused(tmp_path: Path, array: np.ndarray, came: str) -> None:
+def test_a_file_that_is_not_a_matrix_is_refused(tmp_path: Path, array: np.ndarray, came: str) -> None:
     with pytest.raises(ValueError, match="must hold a row-major matrix of float32 or float64, got ") as caught:
         MappedMatrix(saved(tmp_path, array))
     assert came in str(caught.value)

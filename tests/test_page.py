@@ -109,7 +109,7 @@ def test_rows_of_the_paper_have_its_numbers(tmp_path: Path) -> None:
     assert "paper 80.42 ± 0.76" in page
 
 
-def test_broken_input_is_shown_as_what_it_is(
+def test_broken_directories_are_listed_with_their_reason(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -147,7 +147,7 @@ def test_a_run_that_goes_on_can_be_reported(folder: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.integration
-def test_many_clients_make_a_page_that_is_not_large(tmp_path: Path) -> None:
+def test_the_size_of_a_page_is_bounded_for_many_clients(tmp_path: Path) -> None:
     clients, asked = 10_000, 1000
     place = RunDirectory.create(tmp_path / "run", small(tmp_path / "data.npz", rounds=2000).to_dict())
     generator = torch.Generator().manual_seed(0)
@@ -195,7 +195,7 @@ def test_figures_and_tables_for_a_publication(folder: Path, tmp_path: Path, monk
     assert r"$\pm$" in (tmp_path / "tables/runs.tex").read_text()
 
 
-def test_tensorboard_sees_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_shows_the_recorded_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     monkeypatch.chdir(tmp_path)
@@ -216,7 +216,7 @@ def test_tensorboard_sees_what_is_recorded(tmp_path: Path, monkeypatch: pytest.M
     assert len(events.Scalars("train/mean loss")) == sum(bool(record.replied) for record in records[1:])
 
 
-def test_tensorboard_leaves_out_what_is_no_number(tmp_path: Path) -> None:
+def test_tensorboard_leaves_out_values_that_are_not_finite(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     nan = float("nan")

@@ -75,7 +75,7 @@ def test_two_directories_of_one_seed_are_counted_once_and_named(
     assert "Fairness of 1 run<" in page
 
 
-def test_a_seed_that_is_repeated_in_part_says_so(tmp_path: Path) -> None:
+def test_a_partly_repeated_seed_is_noted(tmp_path: Path) -> None:
     first, again = (make_run(tmp_path / name, SAME) for name in ("first", "again"))
     lines = (again / "records.jsonl").read_text().splitlines(keepends=True)
     (again / "records.jsonl").write_text(lines[0])
@@ -83,7 +83,7 @@ def test_a_seed_that_is_repeated_in_part_says_so(tmp_path: Path) -> None:
     assert "Their records are equal as far as both go." in notices(page)[0]
 
 
-def test_a_directory_that_is_named_twice_is_no_duplicate(tmp_path: Path) -> None:
+def test_a_directory_given_twice_is_not_a_duplicate_run(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", SAME)
     page, data = page_and_data(path, path, tmp_path)
     assert notices(page) == []
@@ -187,7 +187,7 @@ def test_the_lens_that_is_drawn_has_the_names_of_its_own_run(tmp_path: Path, mon
     assert drawn == [["y", "z"]]
 
 
-def test_nothing_that_users_read_about_reports_takes_examples_for_images(tmp_path: Path) -> None:
+def test_texts_about_reports_speak_of_examples_and_not_of_images(tmp_path: Path) -> None:
     page, _ = page_and_data(make_run(tmp_path / "run", SAME))
     own = page.partition("<body>")[2].partition("<script")[0]
     docs = re.sub(r"!\[.*?\]\(.*?\)", "", (ROOT / "docs/report.md").read_text())
@@ -274,7 +274,7 @@ def test_runs_below_a_directory_are_found_in_sorted_order(
     assert "nothing holds no run: there is no experiment.toml in it." in capsys.readouterr().err
 
 
-def test_latex_has_no_special_character_that_is_not_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_special_characters_of_latex_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     many: dict[str, Any] = {"rounds": 2, "sampling": {"kind": "everyone"}, "training": {"lr": 0.3, "batch_size": 7}}
     make_run(tmp_path / r"a_b^c~d&e%f$g#h{i}\j", SAME)
@@ -315,7 +315,7 @@ def test_the_interval_of_the_dispersion_without_noise_is_around_it(tmp_path: Pat
     assert float(low) <= value <= float(high)
 
 
-def test_a_run_that_diverged_is_shown_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_diverged_run_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     RunDirectory(make_run(tmp_path / "run", [0.5, 0.6])).diverge("diverged in round 2: the updates are not finite.")
     page = page_of(*read_runs([tmp_path / "run"]))
     assert "run diverged in round 2: the updates are not finite." in page

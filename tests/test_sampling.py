@@ -69,7 +69,7 @@ def test_a_client_of_size_zero_is_never_chosen() -> None:
     assert frequencies(BySize(count=2), torch.tensor([0.0, 0.5, 0.0, 99.5])) == [0, 1, 0, 1]
 
 
-def test_only_those_that_are_there_are_chosen_and_the_pattern_starts_again() -> None:
+def test_only_available_clients_are_chosen_and_the_pattern_repeats() -> None:
     def sample(round: int) -> torch.Tensor:
         return Availability(pattern=PATTERN, count=3)(round, equal(5), seed=0)
 
@@ -82,11 +82,11 @@ def test_only_those_that_are_there_are_chosen_and_the_pattern_starts_again() -> 
 
 
 @pytest.mark.parametrize("count", [None, 4, 5])
-def test_all_that_are_there_are_chosen_if_they_are_no_more_than_asked_for(count: int | None) -> None:
+def test_all_available_clients_are_chosen_if_there_are_at_most_count(count: int | None) -> None:
     assert Availability(pattern=PATTERN, count=count)(3, equal(5), seed=0).tolist() == [0, 2, 3, 4]
 
 
-def test_if_all_are_there_availability_is_uniform_sampling() -> None:
+def test_with_all_clients_available_availability_is_uniform_sampling() -> None:
     there, uniform = Availability(pattern=((1,) * 30,) * 2, count=7), Uniform(count=7)
     assert all(torch.equal(there(round, equal(30), 5), uniform(round, equal(30), 5)) for round in range(20))
 
@@ -108,7 +108,7 @@ def test_a_pattern_is_the_same_as_lists_booleans_an_array_or_a_tensor(pattern: o
     ],
     ids=["uniform", "by size", "everyone", "availability"],
 )
-def test_each_sampler_leaves_out_those_that_drop_out(make: Callable[[float], Sampler]) -> None:
+def test_each_sampler_leaves_out_clients_that_drop_out(make: Callable[[float], Sampler]) -> None:
     for round in range(20):
         chosen = make(0.0)(round, equal(40), seed=5)
         assert make(0.4)(round, equal(40), seed=5).tolist() == replying(chosen, round, 0.4, seed=5).tolist()
@@ -202,6 +202,6 @@ WRONG_PATTERNS: list[tuple[Any, str]] = [
         (lambda: replying(torch.arange(3), 0, torch.nan, 0), "`probability` must be in [0, 1), got nan."),
     ],
 )
-def test_what_cannot_be_sampled_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_invalid_sampling_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         make()

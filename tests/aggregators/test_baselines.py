@@ -14,7 +14,7 @@ def rounds_of(num_clients: int = 9, m: int = 5) -> list[Replies]:
     return [replies for replies in random_rounds(num_clients, m, 30, 6) if replies is not None]
 
 
-def test_fedavg_averages_alike_in_double_precision_whatever_the_type_of_the_sizes() -> None:
+def test_uniform_weights_are_in_double_precision_for_any_type_of_sizes() -> None:
     updates = torch.eye(3, dtype=torch.double)
     for sizes in (torch.tensor([10, 20, 30]), torch.tensor([10.0, 20.0, 30.0])):
         direction, _ = FedAvg(weighting="uniform")(make_replies(updates, sizes=sizes), FedAvg().init(3, 3))
@@ -55,7 +55,7 @@ def test_qfedavg_with_a_large_q_does_not_overflow() -> None:
     assert direction.any()
 
 
-def test_qfedavg_says_which_losses_it_lacks() -> None:
+def test_qfedavg_names_the_losses_that_are_missing() -> None:
     replies = make_replies(torch.ones(2, 3), trained_losses=None)
     with pytest.raises(ValueError, match=r"^`trained_losses` must be in the replies, since QFedAvg needs it"):
         QFedAvg(lr=0.1, loss="after")(replies, QFedAvg().init(2, 3))
@@ -87,7 +87,7 @@ def test_afl_leaves_the_model_when_all_weight_is_on_absent_clients() -> None:
     assert not direction.any()
 
 
-def test_the_mean_of_the_iterates_is_what_afl_answers() -> None:
+def test_afl_returns_the_mean_of_the_iterates() -> None:
     server = start(AFL(), 9, torch.zeros(30, dtype=torch.double))
     iterates = []
     for replies in rounds_of():

@@ -17,7 +17,7 @@ TAUS = [0, 1, 3, 10]
 @pytest.mark.parametrize("m", [1, 2, 3, 10, 50])
 @pytest.mark.parametrize("tau", TAUS)
 @pytest.mark.parametrize("alpha", ALPHAS, ids=str)
-def test_it_equals_the_papers_algorithms_round_by_round(alpha: Fraction, tau: int, m: int) -> None:
+def test_fedfv_equals_the_papers_algorithms_round_by_round(alpha: Fraction, tau: int, m: int) -> None:
     num_clients, d = 2 * m + 1, 40
     rule, plain = FedFV(float(alpha), tau), PlainFedFV(alpha, tau)
     server = start(rule, num_clients, torch.zeros(d, dtype=torch.double))
@@ -56,7 +56,7 @@ def test_an_absent_client_is_protected_for_tau_rounds() -> None:
             torch.testing.assert_close(direction, wanted, msg=f"tau={tau}, round {replies.round}")
 
 
-def test_with_alpha_one_and_no_memory_it_is_the_uniform_average() -> None:
+def test_with_alpha_one_and_tau_zero_fedfv_is_the_uniform_average() -> None:
     rounds = [replies for replies in random_rounds(9, 5, 30, 6) if replies is not None]
     fair, uniform = run(FedFV(alpha=1, tau=0), 9, rounds), run(FedAvg(weighting="uniform"), 9, rounds)
     torch.testing.assert_close(fair.params, uniform.params)
@@ -99,7 +99,7 @@ def test_the_last_target_is_never_conflicted_with_at_alpha_zero(seed: int) -> No
         (1, 0.5, 1),
     ],
 )
-def test_as_many_clients_with_the_largest_losses_keep_their_update_as_ruled(m: int, alpha: float, count: int) -> None:
+def test_the_share_alpha_of_clients_with_the_largest_losses_keep_their_update(m: int, alpha: float, count: int) -> None:
     replies = make_replies(torch.eye(m), losses=torch.arange(m))
     _, _, explanation = FedFV(alpha=alpha).explain(replies, FedFV().init(m, m))
     assert explanation.kept.tolist() == [False] * (m - count) + [True] * count
@@ -163,7 +163,7 @@ def rows_in(memory: History) -> int:
 
 
 @pytest.mark.parametrize(("num_clients", "m", "tau"), [(100, 10, 3), (6, 4, 10), (5, 5, 10), (50, 5, 0)])
-def test_it_remembers_no_more_rows_than_can_matter(num_clients: int, m: int, tau: int) -> None:
+def test_the_history_holds_only_rows_that_can_be_used_again(num_clients: int, m: int, tau: int) -> None:
     rule = FedFV(alpha=0.1, tau=tau)
     server = start(rule, num_clients, torch.zeros(8, dtype=torch.double))
     for replies in random_rounds(num_clients, m, 8, 25):
@@ -178,7 +178,7 @@ def test_it_remembers_no_more_rows_than_can_matter(num_clients: int, m: int, tau
         assert rows_in(server.memory) == m
 
 
-def test_remembering_a_round_makes_no_copy_of_it() -> None:
+def test_the_history_does_not_copy_updates() -> None:
     replies = make_replies(torch.randn(3, 10, generator=torch.Generator().manual_seed(0)))
     _, memory = FedFV(tau=5)(replies, FedFV(tau=5).init(30, 10))
     assert memory.updates[0] is replies.updates

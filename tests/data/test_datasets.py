@@ -60,7 +60,7 @@ def test_a_wrong_dataset_is_refused_with_one_sentence(changes: dict[str, Any], m
 
 
 @pytest.mark.integration
-def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion: Path | None) -> None:
+def test_the_embedded_images_equal_the_originals_bit_for_bit(fashion: Path | None) -> None:
     """Those of the full dataset, class by class: training images in the order of the file, then test images."""
     full, tops = fashion_mnist(fashion), load("fashion-tops")
     assert tops.targets.bincount().tolist() == [7000] * 3
@@ -151,13 +151,13 @@ def from_folder(name: str, folder: str) -> Dataset:
         ("builtins:dict", "must return a Dataset or a Federation, got dict."),
     ],
 )
-def test_a_name_that_gives_no_data_is_refused(name: str, message: str) -> None:
+def test_a_name_that_does_not_give_data_is_refused(name: str, message: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011
         load(name)
     assert str(error.value) == f"dataset {name!r} {message}"
 
 
-def test_a_file_of_ones_own_is_loaded_as_it_is(tmp_path: Path) -> None:
+def test_a_users_file_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     np.savez(
         path,
@@ -192,7 +192,7 @@ def test_a_file_of_ones_own_is_loaded_as_it_is(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_file_of_ones_own_is_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_an_invalid_users_file_is_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     path = tmp_path / "mine.npz"
     np.savez(path, **arrays)
     with pytest.raises(DataError, match="^" + message.format(path=path)):
@@ -200,7 +200,7 @@ def test_a_wrong_file_of_ones_own_is_refused(tmp_path: Path, arrays: dict[str, A
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 half", b"anything"])
-def test_what_is_no_such_file_is_refused(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_not_npz_is_refused(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "mine.npz"
     if content is not None:
         path.write_bytes(content)
@@ -223,7 +223,7 @@ def test_an_array_alone_is_refused(tmp_path: Path) -> None:
         (bytes([0, 0, 8, 1, 0, 0, 0, 3, 7]), "labels must have 3 values after its header, got 1."),
     ],
 )
-def test_what_is_no_idx_file_is_refused(content: bytes, message: str) -> None:
+def test_an_invalid_idx_file_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(DataError) as error:
         parse("labels", content)
     assert str(error.value) == message

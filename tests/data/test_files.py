@@ -64,7 +64,7 @@ def test_the_given_folder_comes_before_the_variable_and_the_cache(
     assert places(tmp_path / "given")[:2] == [tmp_path / "given", cache]
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^`folder` or FEDFV_DATA must be a folder, got .*/nowhere\.$"):
         read(LOOSE, tmp_path / "nowhere")
 
@@ -89,7 +89,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, suffix: str, compress: Call
         contents(path, DIGESTS["one"])
 
 
-def test_what_is_missing_is_said_to_be_missing_and_not_fetched(tmp_path: Path) -> None:
+def test_missing_files_are_reported_and_not_fetched(tmp_path: Path) -> None:
     assert status(LOOSE, tmp_path) == {"one": "missing", "two": "missing"}
     assert status(PACKED, tmp_path) == {"one": "missing", "two": "missing"}
 
@@ -169,7 +169,7 @@ def test_a_dead_first_mirror_does_not_matter(cache: Path, web: Web) -> None:
     assert read(files) == {"one": ONE, "two": TWO}
 
 
-def test_a_server_need_not_say_how_much_will_come(cache: Path, web: Web) -> None:
+def test_a_server_may_omit_the_content_length(cache: Path, web: Web) -> None:
     web.pages |= {"/one.gz": unmeasured, "/two.gz": gzip.compress(TWO)}
     assert read(replace(LOOSE, mirrors=(web.url,))) == {"one": ONE, "two": TWO}
 
@@ -249,7 +249,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, cache: Path) ->
         read(PACKED, tmp_path)
 
 
-def test_a_download_replaces_nothing_before_it_is_whole(cache: Path, web: Web) -> None:
+def test_an_incomplete_download_replaces_nothing(cache: Path, web: Web) -> None:
     """Two that download at once each rename a whole file over the other's."""
     seen = []
 

@@ -117,7 +117,7 @@ def test_the_shards_of_the_paper_are_equal() -> None:
     assert set(LabelShards(num_clients=100)(dataset_of(np.arange(50_000) % 10), 0).sizes.tolist()) == {500}
 
 
-def test_a_class_without_rows_is_no_client() -> None:
+def test_a_class_without_rows_gives_no_client() -> None:
     dataset = dataset_of([3, 1, 3, 1], class_names=("a", "b", "c", "d"))
     index = OneClassEach()(dataset)
     assert [rows.tolist() for rows in (index[0], index[1])] == [[1, 3], [0, 2]]
@@ -270,13 +270,13 @@ def test_fractions_are_those_of_the_partition_or_the_usual_ones() -> None:
     assert federate(dataset, Halves(), fractions=(0.5, 0.0, 0.5)).train.sizes.tolist() == [15, 15]
 
 
-def test_a_partition_may_say_itself_what_is_for_training_validation_and_test() -> None:
+def test_a_partition_may_return_its_own_split() -> None:
     federation = federate(dataset_of(np.arange(60) % 2), Thirds())
     assert [part.rows[0].item() for part in (federation.train, federation.validation, federation.test)] == [0, 20, 40]
 
 
 @pytest.mark.parametrize("wrong", [None, [torch.arange(3)], (Index.of([torch.arange(3)]),)], ids=type)
-def test_what_is_no_index_is_refused_as_a_partition(wrong: Any) -> None:
+def test_a_partition_that_does_not_return_an_index_is_refused(wrong: Any) -> None:
     message = f"^`partition` must give an Index, or three of them in a tuple, got {type(wrong).__name__}\\.$"
     with pytest.raises(ValueError, match=message):
         federate(dataset_of([0, 1, 0]), wrong)
@@ -320,7 +320,7 @@ def test_fractions_that_leave_nothing_or_too_much_are_refused(fractions: tuple[f
 
 
 @pytest.mark.parametrize(("n", "part"), [(0, "training"), (1, "training"), (5, "test")])
-def test_a_client_left_with_nothing_is_refused_with_what_to_change(n: int, part: str) -> None:
+def test_a_client_without_examples_is_refused_with_the_option_to_change(n: int, part: str) -> None:
     message = (
         f"^every client must have a row for {part}, but 2 of 3 have none, the first being client 1 with {n} rows: "
         r"take fewer clients, a larger `min_size` or other `fractions`\.$"
@@ -358,7 +358,7 @@ def test_a_saved_partition_of_another_dataset_is_refused_with_its_option(tmp_pat
 
 
 @pytest.mark.parametrize("content", [None, b"", b"anything"])
-def test_what_is_no_saved_partition_is_refused(tmp_path: Path, content: bytes | None) -> None:
+def test_an_invalid_partition_file_is_refused(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "partition.npz"
     if content is not None:
         path.write_bytes(content)

@@ -43,7 +43,7 @@ def records_of(directory: Path) -> bytes:
 
 
 @pytest.mark.integration
-def test_of_ten_concurrent_starts_one_runs_and_nine_name_its_process(tmp_path: Path, data: Path) -> None:
+def test_one_of_ten_concurrent_starts_runs_and_the_others_name_its_process(tmp_path: Path, data: Path) -> None:
     run(small(data, rounds=300), tmp_path / "alone")
     (tmp_path / "small.toml").write_text(tomli_w.dumps(tables(data, rounds=300)))
     command = [sys.executable, "-m", "fedfv", "run", "small.toml", "--out", "run"]
@@ -77,7 +77,7 @@ def test_a_directory_in_use_is_refused_also_to_the_same_process(tmp_path: Path, 
 # Reading does not write
 
 
-def test_reading_a_run_that_goes_on_changes_nothing_of_it(tmp_path: Path, data: Path) -> None:
+def test_reading_an_active_run_does_not_change_its_files(tmp_path: Path, data: Path) -> None:
     run(small(data), tmp_path / "alone")
     counts: list[int] = []
 
@@ -92,7 +92,7 @@ def test_reading_a_run_that_goes_on_changes_nothing_of_it(tmp_path: Path, data: 
     assert records_of(tmp_path / "run") == records_of(tmp_path / "alone")
 
 
-def test_what_the_owner_does_not_cut_keeps_its_bytes_and_its_date(tmp_path: Path, data: Path) -> None:
+def test_starting_a_finished_run_again_does_not_touch_its_records(tmp_path: Path, data: Path) -> None:
     run(small(data), tmp_path / "run")
     before = (tmp_path / "run" / "records.jsonl").stat().st_mtime_ns
     run(small(data), tmp_path / "run")
@@ -143,7 +143,7 @@ def test_resume_refuses_another_model(tmp_path: Path, data: Path, monkeypatch: p
     run(experiment, tmp_path / "run")
 
 
-def test_records_without_a_fingerprint_are_gone_on_with(tmp_path: Path, data: Path) -> None:
+def test_a_run_without_a_fingerprint_resumes(tmp_path: Path, data: Path) -> None:
     run(small(data), tmp_path / "alone")
     interrupted(small(data), tmp_path / "run")
     opening, *others = records_of(tmp_path / "run").splitlines()
@@ -170,7 +170,7 @@ def diverging(data: Path, **changes: Any) -> Any:
     return small(data, **{"training": {"lr": 1e30, "batch_size": 10}, **changes})
 
 
-def test_a_run_that_diverges_says_where_and_what_helps_and_keeps_its_records(tmp_path: Path, data: Path) -> None:
+def test_a_diverging_run_names_the_round_and_a_remedy_and_keeps_its_records(tmp_path: Path, data: Path) -> None:
     sentence = (
         r"run diverged in round \d+: the \w+ of clients \d.* not finite. A smaller `training.lr` than 1e\+30 usually"
     )
@@ -230,7 +230,7 @@ def test_validation_examples_are_evaluated_and_recorded(tmp_path: Path, data: Pa
     assert accuracies != place.records()[-1].test.accuracies
 
 
-def test_a_federation_without_validation_examples_has_no_such_records(tmp_path: Path, data: Path) -> None:
+def test_a_federation_without_validation_examples_has_no_validation_records(tmp_path: Path, data: Path) -> None:
     partition = {"kind": "by-column", "fractions": [0.8, 0.0, 0.2]}
     place = run(small(data, partition=partition), tmp_path / "run")
     assert not any(record.validation is not None for record in place.records())

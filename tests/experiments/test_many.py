@@ -24,7 +24,7 @@ def experiments(folder: Path) -> dict[Path, Experiment]:
 
 
 @pytest.mark.integration
-def test_runs_side_by_side_are_those_one_after_the_other(tmp_path: Path) -> None:
+def test_parallel_runs_equal_sequential_runs(tmp_path: Path) -> None:
     wanted = experiments(tmp_path)
     seen: list[ManyProgress] = []
     run_many(wanted, jobs=2, watch=seen.append)
@@ -36,7 +36,7 @@ def test_runs_side_by_side_are_those_one_after_the_other(tmp_path: Path) -> None
 
 
 @pytest.mark.integration
-def test_what_is_finished_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_runs_are_not_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = experiments(tmp_path)
     run_many(wanted, jobs=1)
     written = {path: (path / "records.jsonl").stat().st_mtime_ns for path in wanted}
@@ -55,7 +55,7 @@ def test_a_directory_of_another_experiment_is_refused_before_anything_runs(tmp_p
 
 
 @pytest.mark.integration
-def test_what_is_wrong_with_the_data_is_said_once(tmp_path: Path) -> None:
+def test_an_error_in_the_data_is_reported_once(tmp_path: Path) -> None:
     wanted = experiments(tmp_path)
     (tmp_path / "data.npz").write_bytes(b"nothing of the kind")
     with pytest.raises(ConfigError, match=r"`data\.name`: .*data\.npz"):

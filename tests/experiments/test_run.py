@@ -151,7 +151,7 @@ def test_a_half_written_last_record_is_written_again(tmp_path: Path, data: Path)
 
 
 @pytest.mark.integration
-def test_a_disk_that_takes_no_more_is_an_error_that_keeps_the_records(tmp_path: Path, data: Path) -> None:
+def test_a_full_disk_is_an_error_that_keeps_the_records(tmp_path: Path, data: Path) -> None:
     experiment = small(data, rounds=80, evaluate_every=1)
     run(experiment, tmp_path / "reference")
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -212,7 +212,7 @@ def test_a_pattern_for_other_clients_is_refused(tmp_path: Path, data: Path) -> N
         ),
     ],
 )
-def test_what_is_wrong_with_the_data_is_said_with_the_key_of_the_toml_file(
+def test_an_error_in_the_data_names_the_key_of_the_toml_file(
     tmp_path: Path, data: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{sentence}"):

@@ -50,7 +50,7 @@ def test_lists_are_multiplied_and_tables_are_merged(tmp_path: Path) -> None:
         ({"aggregator": [{"name": "fedavg"}], "training.lrr": [1]}, r"unknown key in \[training\] 'lrr'"),
     ],
 )
-def test_what_is_wrong_with_a_grid_is_said_in_a_sentence(tmp_path: Path, lists: Any, sentence: str) -> None:
+def test_an_invalid_grid_is_refused_in_one_sentence(tmp_path: Path, lists: Any, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         settings_of(grid(tmp_path, **lists))
 

@@ -69,7 +69,7 @@ def wait_for_round(directory: Path, round: int) -> None:
         time.sleep(0.1)
 
 
-def test_a_run_is_what_the_rule_alone_makes_of_the_same_replies(federation: Loopback, tmp_path: Path) -> None:
+def test_a_run_equals_the_rule_applied_to_the_same_replies(federation: Loopback, tmp_path: Path) -> None:
     number = federation.submit(APP, {"directory": str(tmp_path / "run")})
     assert federation.wait(number, 120) == "finished:completed"
     assert replied(tmp_path / "run") == 3 * [[0, 1, 2]]

@@ -122,7 +122,7 @@ def replace_content(message: Message, content: RecordDict) -> Message:
 
 
 @pytest.mark.parametrize(("kind", "spoil"), SPOILED.values(), ids=SPOILED)
-def test_a_reply_that_is_wrong_costs_that_client_its_round_and_nothing_else(kind: str, spoil: Any) -> None:
+def test_an_invalid_reply_excludes_only_its_client_from_the_round(kind: str, spoil: Any) -> None:
     grid = make_grid()
     grid.spoil = {2: spoil}
     strategy = make_strategy(FedFa(eta=0.1), count=4)  # which needs accuracies
@@ -159,7 +159,7 @@ def test_with_too_few_replies_the_model_stays_and_the_round_says_so() -> None:
     assert result.train_metrics_clientapp[2]["used"] == 0
 
 
-def test_a_client_that_is_gone_is_protected_by_the_history() -> None:
+def test_a_lost_client_is_protected_by_the_history() -> None:
     """External conflicts: once client 0 is lost, the others go against its last update, unless it is remembered."""
     federation = make_federation()
     federation.targets[federation.train[0]] = (federation.inputs[federation.train[0]].argmax(dim=1) + 1) % 3
@@ -189,7 +189,7 @@ def answers_another_id(message: Message, context: Any) -> Message:
 
 
 @pytest.mark.parametrize("other", [ClientApp(), answers_nothing, answers_another_id])
-def test_nodes_that_do_not_say_who_they_are_are_left_out(other: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_nodes_that_do_not_identify_themselves_are_left_out(other: Any, caplog: pytest.LogCaptureFixture) -> None:
     grid = make_grid()
     good = grid.app
 
@@ -204,7 +204,7 @@ def test_nodes_that_do_not_say_who_they_are_are_left_out(other: Any, caplog: pyt
 
 
 @pytest.mark.parametrize("answer", [None, Error(5, "the node is lost")], ids=["silent", "lost"])
-def test_a_node_that_cannot_say_who_it_is_for_now_is_asked_again(answer: Any) -> None:
+def test_a_node_that_cannot_identify_itself_yet_is_asked_again(answer: Any) -> None:
     grid = make_grid()
     good, asked = grid._answer, []
 
@@ -313,7 +313,7 @@ def test_a_client_that_comes_back_on_another_node_is_the_same_client() -> None:
         assert metrics == {"replies": 4, "used": 1, "rejected-duplicate": 1}
 
 
-def test_a_node_that_says_it_is_another_client_does_not_take_its_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_that_claims_another_clients_id_does_not_replace_that_client(caplog: pytest.LogCaptureFixture) -> None:
     grid, strategy = make_grid(), make_strategy(FedAvg(), count=4)
     run(strategy, grid, 1)
     node = with_second_node(grid, client=2)
@@ -348,7 +348,7 @@ def test_a_server_that_was_killed_goes_on_as_if_nothing_had_happened(rule: Any, 
     assert (tmp_path / "cut" / "records.jsonl").read_bytes() == (tmp_path / "whole" / "records.jsonl").read_bytes()
 
 
-def test_records_are_those_of_a_simulated_run_and_can_be_reported(tmp_path: Path) -> None:
+def test_records_have_the_format_of_a_simulated_run_and_can_be_reported(tmp_path: Path) -> None:
     run(make_strategy(directory=tmp_path / "run"), make_grid(), 2)
     records = RunDirectory(tmp_path / "run").records()
     assert [record.rounds_done for record in records] == [0, 1, 2]
@@ -414,13 +414,13 @@ def test_a_second_server_in_the_same_directory_is_refused(tmp_path: Path) -> Non
     assert refused
 
 
-def test_clients_that_all_do_not_say_who_they_are_end_the_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_ends_at_once_if_no_client_identifies_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     with pytest.raises(RunError, match=r"none of the 4 connected nodes says which client it is; .*`fair_app`"):
         run(make_strategy(wait=600), LocalGrid(ClientApp(), len(SIZES)), 2)
 
 
-def test_the_log_does_not_repeat_what_is_waited_for(
+def test_waiting_for_clients_is_logged_once_per_wait(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
@@ -429,11 +429,11 @@ def test_the_log_does_not_repeat_what_is_waited_for(
     grid = make_grid()
     grid.nodes = {node: client for node, client in grid.nodes.items() if client == 0}
     run(make_strategy(wait=9, min_replies=3), grid, 1)
-    assert caplog.text.count("waiting for clients: 1 are there, 3 are wanted") <= 4  # once each time that it waits
+    assert caplog.text.count("waiting for clients: 1 are there, 3 are wanted") == 4  # one for each wait
 
 
 @pytest.mark.parametrize("rule", ["fedfv", FedFV, None])
-def test_something_that_is_no_rule_is_refused(rule: Any) -> None:
+def test_an_aggregator_that_is_not_a_rule_is_refused(rule: Any) -> None:
     with pytest.raises(ValueError, match=r"`aggregator` must be a rule, an object with `init` and a call, "):
         FairStrategy(rule, 4)
 
@@ -446,6 +446,6 @@ def test_something_that_is_no_rule_is_refused(rule: Any) -> None:
         ({"min_replies": 0}, "`min_replies` must be a whole number from 1, got 0."),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_settings_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence.replace("[", r"\[").replace("]", r"\]")):
         make_strategy(**options)
