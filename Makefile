@@ -4,9 +4,10 @@ BIN := .venv/bin
 # Threads of torch that wait let others have the core.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: test lint unit deployment slow flower bench guard reproduce docs clean
+.PHONY: test lint unit integration deployment slow coverage flower bench guard reproduce docs clean
 
-test: lint unit
+# All that is needed before a commit.
+test: lint unit integration
 
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedfv needs Python 3.11 or newer; name one with make PYTHON=...")'
@@ -20,15 +21,28 @@ lint: .venv/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The tests without a marker and the examples in docstrings: less than a minute.
 unit: .venv/.ready
 	$(BIN)/pytest
+
+# Tests that take seconds each, or start processes or a browser.
+integration: .venv/.ready
+	$(BIN)/pytest -m integration
 
 # Flower for real: a SuperLink and SuperNodes on loopback.
 deployment: .venv/.ready
 	$(BIN)/pytest -m deployment
 
+# Tests that take minutes each.
 slow: .venv/.ready
 	$(BIN)/pytest -m slow
+
+# What the unit and integration shelves run of the package, by lines and branches.
+coverage: .venv/.ready
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m 'not deployment and not slow'
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 # fedfv beside its peers, into docs/performance.md; leave the machine alone meanwhile.
 bench: .venv/.ready
@@ -52,4 +66,4 @@ docs: .venv/.ready
 	$(BIN)/python scripts/fill_reproduction.py
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

@@ -72,17 +72,18 @@ def ratio(work: Callable[[], object], floor: Callable[[], object], repetitions: 
 def with_history(m: int, d: int, tau: int) -> tuple[Callable[[], object], Callable[[], object]]:
     rule = FedFV(alpha=0.1, tau=tau)
     state = full_history(rule, m, d)
-    replies = make_replies(random_matrix(m, d), tau)
-    matrices = [*state.updates, replies.updates]
+    updates = random_matrix(m, d)
+    replies = make_replies(updates, tau)
+    matrices = [*(past for past in state.updates if isinstance(past, Tensor)), updates]
     assert sum(map(len, matrices)) == (tau + 1) * m
     return lambda: rule(replies, state), lambda: [matrix.sum() for matrix in matrices]
 
 
 def without_history(m: int, d: int) -> tuple[Callable[[], object], Callable[[], object]]:
     rule = FedFV(alpha=0.1, tau=0)
-    replies = make_replies(random_matrix(m, d))
-    state = rule.init(m, d)
-    return lambda: rule(replies, state), lambda: replies.updates @ replies.updates.T
+    updates = random_matrix(m, d)
+    replies, state = make_replies(updates), rule.init(m, d)
+    return lambda: rule(replies, state), lambda: updates @ updates.T
 
 
 def extra_memory(m: int, d: int, tau: int, mapped: str | None) -> int:

@@ -53,7 +53,7 @@ ROUNDS = {"cifar10": (11, 10), "mnist": (1, 3), "small": (1, 2)}  # warm-up, mea
 TURNS = 2
 PATIENCE = 300.0  # seconds for one process
 SHORT = 90.0  # for one that takes ten seconds or more each time
-THREADS = [{"threads": 1}, {"threads": os.cpu_count()}]  # FLGo's default is one
+THREADS: list[dict[str, Any]] = [{"threads": 1}, {"threads": os.cpu_count()}]  # FLGo's default is one
 
 
 class Peers:
@@ -73,11 +73,11 @@ class Peers:
         if not ready.is_file() or ready.read_text() != wanted:
             print(f"setting up {name} ...", flush=True)
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]
+            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]
             # The peer's own pins, not those of this project.
             environment = {key: value for key, value in os.environ.items() if key != "PIP_CONSTRAINT"}
             done = subprocess.run(
-                [*install, PEERS / f"{name}.txt"], capture_output=True, text=True, env=environment, timeout=1200
+                [*install, str(PEERS / f"{name}.txt")], capture_output=True, text=True, env=environment, timeout=1200
             )
             if done.returncode:
                 self.left_out[name] = f"cannot be installed: {done.stderr.strip().splitlines()[-1]}"
@@ -197,7 +197,7 @@ def job(peers: Peers, turns: int) -> dict[str, Any]:
     part = paper_study("table3").parts[0]
     (row,) = part.find(["fedavg"])
     federation = build_federation(part.run_of(row, 0))
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for client in range(3):
         for split in ("train", "test"):
             inputs, targets = federation.examples(split, client)

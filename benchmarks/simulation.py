@@ -67,7 +67,7 @@ def cifar_round() -> None:
         partial(Uniform(count=10), sizes=federation.train.sizes, seed=0),
     )
     rounds = simulate(clients, rule, sample, start(rule, 100, flatten(model)), 11)
-    *_, (server, _) = rounds  # until there is as much to remember as there will be
+    *_, (server, *_) = rounds  # until there is as much to remember as there will be
     chosen = sample(server.round)
     replies = clients(server.round, chosen, server.params, NO_BUFFERS)
     A = torch.randn(2000, 2000)

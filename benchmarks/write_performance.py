@@ -42,7 +42,7 @@ def cell(found: dict[str, Any] | None, ours: float, measure: str = "median") -> 
     if found is None:
         return ""
     if "failed" in found:
-        return found["failed"]
+        return str(found["failed"])
     return f"{told(found[measure])} ({found[measure] / ours:.1f} x)"
 
 
@@ -201,10 +201,8 @@ def main() -> None:
         "aggregation": aggregation,
         "scale": scale,
     }.items():
-        filled = f"<!-- {name} -->\n\n{make(results)}\n\n<!-- /{name} -->"
-        text, count = re.subn(
-            rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _, filled=filled: filled, text, flags=re.DOTALL
-        )
+        filled = f"<!-- {name} -->\n\n{make(results)}\n\n<!-- /{name} -->".replace("\\", r"\\")  # a template
+        text, count = re.subn(rf"<!-- {name} -->.*?<!-- /{name} -->", filled, text, flags=re.DOTALL)
         if count != 1:
             raise SystemExit(f"{PAGE} must have one pair of marks for {name}")
     PAGE.write_text(text)

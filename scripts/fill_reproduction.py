@@ -9,6 +9,7 @@ by hand. A test compares the two.
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from fedfv.paper import (
     PAPER,
@@ -51,7 +52,8 @@ def filled(page: str) -> str:
     """The page with its blocks as the results say."""
     for name, text in blocks().items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        page = pattern.sub(lambda marks, text=text: f"{marks[1]}\n{text.strip()}\n\n{marks[2]}", page)
+        block = text.strip().replace("\\", r"\\")  # in a template, a backslash is two
+        page = pattern.sub(rf"\1\n{block}\n\n\2", page)
     return page
 
 
@@ -76,7 +78,7 @@ def _study(name: str) -> str:
     return f"{picture}{as_markdown(study, results)}\n{_made_with(made_with)}"
 
 
-def _made_with(environments: list[dict]) -> str:
+def _made_with(environments: list[dict[str, Any]]) -> str:
     lines = []
     for environment in environments:
         packages = ", ".join(f"{name} {version}" for name, version in environment["packages"].items())

@@ -5,21 +5,25 @@ python scripts/shoot_page.py reproduction/table3.html
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import sync_playwright
 
 IMAGES = Path(__file__).parent.parent / "docs/images"
 
 
+SHOTS: tuple[tuple[Literal["light", "dark"], str, str], ...] = (  # the scheme of colours, the section, and the file
+    ("light", "h-curves", "report-curves"),
+    ("light", "h-lens", "report-lens"),
+    ("dark", "h-lens", "report-lens-dark"),
+)
+
+
 def shoot(file: Path, chromium: str = "/usr/bin/chromium") -> None:
     """The curves in light, and the lens in both."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for scheme, section, name in (
-            ("light", "h-curves", "report-curves"),
-            ("light", "h-lens", "report-lens"),
-            ("dark", "h-lens", "report-lens-dark"),
-        ):
+        for scheme, section, name in SHOTS:
             page = browser.new_page(viewport={"width": 1180, "height": 900}, color_scheme=scheme)
             page.goto(file.absolute().as_uri())
             page.wait_for_selector("html[data-ready=yes]")

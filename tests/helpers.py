@@ -1,16 +1,18 @@
 """Replies made up for tests."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedfv import Aggregator, Replies, ServerState, start, step
+from fedfv import Aggregator, MappedMatrix, Replies, ServerState, start, step
+from fedfv.core import Buffers
 from fedfv.seeding import rng
 
 
-def make_replies(updates: Tensor, **given: Any) -> Replies:
+def make_replies(updates: Tensor | MappedMatrix, **given: Any) -> Replies:
     """Replies with these updates; what is not given is plausible and different for each client."""
     m = len(updates)
     fields = {
@@ -53,18 +55,28 @@ def random_rounds(
             losses=torch.from_numpy(random.integers(1, 6, len(chosen)) / 2),
             sizes=torch.from_numpy(random.integers(1, 100, len(chosen))),
             accuracies=torch.from_numpy(random.random(len(chosen))),
+            trained_losses=torch.from_numpy(random.random(len(chosen))),
         )
+
+
+def updates_of(replies: Replies) -> Tensor:
+    """The updates of replies that hold them in memory."""
+    assert isinstance(replies.updates, Tensor)
+    return replies.updates
 
 
 def permuted(replies: Replies, order: Tensor) -> Replies:
     """The same replies in another order."""
-    return Replies(
-        round=replies.round,
+    return replace(
+        replies,
         clients=replies.clients[order],
-        updates=replies.updates[order],
+        updates=updates_of(replies)[order],
         losses=replies.losses[order],
         sizes=replies.sizes[order],
-        accuracies=replies.accuracies[order],
+        accuracies=None if replies.accuracies is None else replies.accuracies[order],
+        trained_losses=None if replies.trained_losses is None else replies.trained_losses[order],
+        measured={name: values[order] for name, values in replies.measured.items()},
+        buffers=None if replies.buffers is None else Buffers(*(values[order] for values in replies.buffers)),
     )
 
 

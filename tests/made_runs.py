@@ -1,5 +1,6 @@
 """Run directories with records that are made up, for what no small run would show."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ def lens_of(clients: list[int], kept: list[int]) -> Look:
 
 def make_run(
     path: Path,
-    accuracies: list[float | None],
+    accuracies: Sequence[float | None],
     *,
-    sizes: list[int | None] | None = None,
+    sizes: Sequence[int | None] | None = None,
     names: list[str] | None = None,
     test: str | None = None,
     lens: Look | None = None,
@@ -40,8 +41,8 @@ def make_run(
     settings = flower or Experiment.from_dict({**tables(Path("data.npz"), rounds=1), **changes}).to_dict()
     place = RunDirectory.create(path, settings)
     fingerprint = None if test is None else Fingerprint(data="0", test=test, model=[])
-    opening = Opening(names=names or [], sizes={"test": sizes or [50] * len(accuracies)}, fingerprint=fingerprint)
-    scores = Scores(losses=[None] * len(accuracies), accuracies=accuracies)
+    opening = Opening(names=names or [], sizes={"test": list(sizes or [50] * len(accuracies))}, fingerprint=fingerprint)
+    scores = Scores(losses=[None] * len(accuracies), accuracies=list(accuracies))
     place.append(Record(rounds_done=0, opening=opening, test=scores))
     replied = [] if lens is None else lens.clients
     losses = [1.0] * len(replied)
@@ -49,11 +50,11 @@ def make_run(
     return path
 
 
-FLOWER = {
+FLOWER: dict[str, Any] = {
     "engine": "flower",
     "seed": 0,
     "num_clients": 3,
     "fraction": 1.0,
     "aggregator": {"name": "fedfv", "alpha": 0.1, "tau": 1, "order": "loss", "seed": 0},
 }
-AVERAGE = {"aggregator": {"name": "fedavg"}}
+AVERAGE: dict[str, Any] = {"aggregator": {"name": "fedavg"}}

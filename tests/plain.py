@@ -41,7 +41,7 @@ class PlainFedFV:
                     if j != k and g @ updates[j] < 0:
                         g = g - (g @ updates[j]) / (updates[j] @ updates[j]) * updates[j]
             projected.append(g)
-        return sum(projected) / m
+        return np.sum(projected, axis=0) / m
 
     def mitigate_external(self, g: Vector, t: int) -> Vector:
         for i in range(self.tau, 0, -1):
@@ -51,7 +51,7 @@ class PlainFedFV:
                 if seen == t - i and g @ self.last_update[client] < 0
             ]
             if conflicting:
-                total = sum(conflicting)
+                total = np.sum(conflicting, axis=0)
                 if g @ total < 0:
                     g = g - (g @ total) / (total @ total) * total
         return g

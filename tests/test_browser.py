@@ -16,7 +16,10 @@ from fedfv.reports import read_runs, write_page
 from tests.made_runs import AVERAGE, FLOWER, lens_of, make_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(CHROMIUM is None, reason="install chromium to run this test"),
+]
 
 
 @pytest.fixture(scope="module")

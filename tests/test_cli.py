@@ -80,7 +80,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "sentence"), BAD, ids=[" ".join(arguments) for arguments, _, _ in BAD])
-def test_what_a_user_gets_wrong_is_said_in_a_sentence_and_no_traceback(
+def test_mistakes_of_the_user_give_one_sentence_and_no_traceback(
     experiment: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, sentence: str
 ) -> None:
     assert main(arguments) == code
@@ -106,7 +106,7 @@ def test_debug_shows_the_traceback(experiment: Path) -> None:
         ("metrics", "worst"),
     ],
 )
-def test_list_names_what_there_is_and_says_what_it_is(what: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_each_name_with_a_description(what: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", what]) == 0
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith(name + " ")]
@@ -157,6 +157,7 @@ def test_the_embedded_data_is_checked(capsys: pytest.CaptureFixture[str]) -> Non
     assert "ok" in capsys.readouterr().out
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_an_interrupted_command_saves_and_says_how_to_go_on(experiment: Path, ending: signal.Signals) -> None:
     command = [sys.executable, "-c", "from fedfv.cli import entry; entry()", "run", "small.toml", "--out", "cut"]
@@ -172,6 +173,7 @@ def test_an_interrupted_command_saves_and_says_how_to_go_on(experiment: Path, en
     assert done == list(range(len(done)))
 
 
+@pytest.mark.integration
 def test_in_a_terminal_there_is_a_progress_bar(experiment: Path) -> None:
     parent, child = pty.openpty()
     command = [sys.executable, "-c", "from fedfv.cli import entry; entry()", "run", "small.toml"]
@@ -223,7 +225,7 @@ def test_partition_shows_how_many_examples_of_each_class_each_client_has(
     assert "total" in shown
 
 
-def test_partition_shows_the_first_of_many_clients_and_of_many_classes_those_there_are(
+def test_partition_shows_the_first_of_many_clients_and_only_classes_that_occur(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -237,6 +239,7 @@ def test_partition_shows_the_first_of_many_clients_and_of_many_classes_those_the
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.integration
 def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -270,7 +273,7 @@ def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
         (["run", "small.toml", "--set", "training.lrr=1"], "unknown key in [training] 'lrr'; did you mean 'lr'?"),
     ],
 )
-def test_studies_and_sweeps_asked_for_wrongly(
+def test_wrong_arguments_of_studies_and_sweeps_are_refused(
     experiment: Path, command: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("swept.toml").write_text(experiment.read_text() + "[grid]\nseed = [1, 2]\n")
@@ -280,6 +283,7 @@ def test_studies_and_sweeps_asked_for_wrongly(
     assert not Path("reproduction").exists()
 
 
+@pytest.mark.integration
 def test_sweep_ranks_settings_by_a_metric(experiment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = """
     [grid]
@@ -302,8 +306,9 @@ def test_sweep_ranks_settings_by_a_metric(experiment: Path, capsys: pytest.Captu
     assert "fedfv alpha=0.1" in Path("sweeps/swept/ranking.md").read_text()
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the libraries that a process has loaded are on Linux")
-def test_an_interrupt_while_libraries_are_loaded_is_no_traceback(tmp_path: Path) -> None:
+def test_an_interrupt_while_libraries_are_loaded_gives_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fedfv", "run", "fashion-fair", "--out", "run"]
     for library in ("libtorch_cpu", "_multiarray_umath", "libllvmlite"):
         with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:

@@ -110,6 +110,7 @@ def fresh(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.integration
 def test_files_and_modules_are_found_beside_the_toml_file_and_again_when_resumed(
     elsewhere: Path, tmp_path: Path
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_package_and_a_callable_for_data_are_found_beside_the_toml_file(elsewh
     assert experiment_in("run")["model"]["name"] == f"{elsewhere}/beside_package.nets:make_model"
 
 
+@pytest.mark.integration
 def test_a_sweep_finds_files_and_modules_beside_its_toml_file(elsewhere: Path) -> None:
     os.rename(elsewhere / "data.npz", elsewhere / "first.npz")
     (elsewhere / "second.npz").write_bytes((elsewhere / "first.npz").read_bytes())
@@ -216,6 +218,7 @@ def make_model(shape, classes):
 """
 
 
+@pytest.mark.integration
 def test_the_command_says_in_one_line_that_a_model_is_trained_in_the_loop(elsewhere: Path) -> None:
     (elsewhere / "recurrent.py").write_text(RECURRENT)
     written(elsewhere / "small.toml", model={"name": "recurrent:make_model"})

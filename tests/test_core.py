@@ -60,7 +60,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "sentence"), BAD, ids=[sentence for _, sentence in BAD])
-def test_replies_that_make_no_sense_are_refused_in_one_sentence(fields: dict[str, Any], sentence: str) -> None:
+def test_invalid_replies_are_refused_in_one_sentence(fields: dict[str, Any], sentence: str) -> None:
     good = {"updates": torch.ones(3, 2), "clients": torch.tensor([5, 7, 9])}
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         make_replies(**{**good, **fields})
@@ -73,7 +73,7 @@ def test_replies_that_make_no_sense_are_refused_in_one_sentence(fields: dict[str
     value=st.sampled_from([NAN, INF, -INF]),
     data=st.data(),
 )
-def test_whatever_is_not_finite_is_refused_with_the_client_that_sent_it(
+def test_non_finite_values_are_refused_with_the_id_of_their_client(
     m: int, d: int, field: str, value: float, data: st.DataObject
 ) -> None:
     clients = torch.tensor(data.draw(st.lists(st.integers(0, 1000), min_size=m, max_size=m, unique=True)))
@@ -86,7 +86,7 @@ def test_whatever_is_not_finite_is_refused_with_the_client_that_sent_it(
 
 
 @given(m=st.integers(1, 8), d=st.integers(1, 8), seed=st.integers(0, 1000))
-def test_whatever_makes_sense_is_accepted_and_kept_as_it_is(m: int, d: int, seed: int) -> None:
+def test_valid_replies_are_accepted_unchanged(m: int, d: int, seed: int) -> None:
     (replies,) = random_rounds(20, m, d, 1, seed=seed)
     assert isinstance(replies, Replies)
     assert replies.updates.shape == (len(replies.clients), d)
@@ -131,12 +131,12 @@ def test_replies_that_do_not_fit_the_server_are_refused(replies: dict[str, Any],
         (3, torch.zeros(2).int(), "`params` must be one vector of floating-point numbers, got torch.int32 (2,)."),
     ],
 )
-def test_a_server_that_makes_no_sense_is_refused(num_clients: int, params: torch.Tensor, sentence: str) -> None:
+def test_an_invalid_server_state_is_refused(num_clients: int, params: torch.Tensor, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         start(FedAvg(), num_clients, params)
 
 
-def test_a_checkpoint_is_nothing_but_named_tensors() -> None:
+def test_a_checkpoint_consists_of_named_tensors_only() -> None:
     rule = FedFV(tau=2)
     rounds = [replies for replies in random_rounds(9, 3, 5, 4) if replies is not None]
     named = to_tensors(run(rule, 9, rounds))

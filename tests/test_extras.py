@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration  # each test starts a process
+
 OLD = Path(__file__).parent / "runs/old/before-format-1"
 EXTRAS = {
     "experiments": ["filelock", "platformdirs", "pydantic", "rich", "safetensors", "tomli_w", "typer"],

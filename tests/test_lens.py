@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, start
+from fedfv import FedFV, start
 from fedfv.core import ServerState, explained_step
 from fedfv.lens import Lens, look
 from fedfv.runs import External, Look
+from tests.aggregators.cases import every_rule
 from tests.helpers import make_replies, random_rounds
-
-RULES = [FedAvg(), AFL(0.1), QFedAvg(lr=0.1), FedFa(eta=0.1), FedMGDA(eta=0.1), FedFV(alpha=0.3, tau=3)]
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
@@ -33,7 +32,7 @@ def watched_rounds(rule: Any, **options: Any) -> list[tuple[Any, torch.Tensor, L
     return found
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@every_rule
 def test_cosines_are_those_of_the_updates_with_each_other_the_mean_and_the_direction(rule: Any) -> None:
     for replies, direction, seen in watched_rounds(rule):
         updates = replies.updates.numpy()
@@ -48,7 +47,7 @@ def test_cosines_are_those_of_the_updates_with_each_other_the_mean_and_the_direc
         assert seen.direction == pytest.approx(direction.norm().item())
 
 
-def test_what_is_projected_is_what_an_update_lost() -> None:
+def test_projected_is_the_part_that_an_update_lost() -> None:
     opposed = torch.tensor([[2.0, 0.0], [-1.0, 1.0]], dtype=torch.double)
     direction, _, why = FedFV(alpha=0.0, tau=0).explain(make_replies(opposed), FedFV().init(2, 2))
     seen = look(make_replies(opposed), direction, why)
@@ -59,10 +58,11 @@ def test_what_is_projected_is_what_an_update_lost() -> None:
     rule = FedFV(alpha=0.5, tau=0)
     _, seen = look_at(rule, make_replies(opposed), start(rule, 2, opposed[0]))
     assert seen.kept.tolist() == [0]  # which has the larger loss
+    assert seen.projected is not None
     np.testing.assert_allclose(seen.projected, [0, 2**-0.5])
 
 
-def test_external_conflicts_name_the_absent_clients_and_what_was_removed_for_them() -> None:
+def test_external_conflicts_name_the_absent_clients_and_the_removed_share() -> None:
     rule = FedFV(alpha=0.0, tau=1)
     server = start(rule, 3, torch.zeros(2, dtype=torch.double))
     first = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.double)
@@ -76,15 +76,15 @@ def test_external_conflicts_name_the_absent_clients_and_what_was_removed_for_the
     assert Look.of(seen).external == [External(round=0, clients=[0], share=0.6)]
 
 
-def test_a_round_of_zeros_has_no_conflicts_and_no_nan() -> None:
-    for rule in RULES:
-        _, seen = look_at(rule, make_replies(torch.zeros(3, 4)), start(rule, 3, torch.zeros(4)))
-        for value in seen:
-            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
-                assert not value.any(), rule
+@every_rule
+def test_a_round_of_zeros_has_no_conflicts_and_no_nan(rule: Any) -> None:
+    _, seen = look_at(rule, make_replies(torch.zeros(3, 4)), start(rule, 3, torch.zeros(4)))
+    for value in seen:
+        if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+            assert not value.any()
 
 
-def test_of_many_clients_the_matrix_shows_some_from_the_smallest_loss_to_the_largest() -> None:
+def test_the_matrix_shows_a_selection_of_many_clients_by_loss() -> None:
     updates = torch.randn(500, 8, generator=torch.Generator().manual_seed(0), dtype=torch.double)
     record = Look.of(look(make_replies(updates), updates.mean(dim=0)))
     assert len(record.shown) == 64

@@ -67,7 +67,7 @@ def test_a_combination_does_not_read_rows_of_weight_zero() -> None:
 
 
 @given(matrix=matrices(), data=st.data())
-def test_rows_with_a_number_that_is_none_are_found(matrix: Tensor, data: st.DataObject) -> None:
+def test_non_finite_rows_are_found(matrix: Tensor, data: st.DataObject) -> None:
     bad = data.draw(st.lists(st.booleans(), min_size=len(matrix), max_size=len(matrix)))
     for i in torch.tensor(bad).nonzero().flatten().tolist():
         column = data.draw(st.integers(0, matrix.shape[1] - 1))
@@ -105,7 +105,7 @@ def test_a_projection_onto_the_simplex_is_on_it_and_nearest(point: Tensor) -> No
 
 
 @given(matrix=matrices(max_rows=10), data=st.data())
-def test_no_allowed_weights_give_a_shorter_sum(matrix: Tensor, data: st.DataObject) -> None:
+def test_no_feasible_weights_give_a_shorter_sum(matrix: Tensor, data: st.DataObject) -> None:
     m = len(matrix)
     centre = linalg.project_simplex(data.draw(vectors(m)) / 100)
     epsilon = data.draw(st.sampled_from([0.0, 0.01, 0.1, 1.0]))
@@ -124,7 +124,7 @@ def test_no_allowed_weights_give_a_shorter_sum(matrix: Tensor, data: st.DataObje
     assert gradient @ (weights - best) <= 1e-9 * max(1.0, float(K.diagonal().max()))
 
 
-def test_bounds_that_leave_no_room_are_refused() -> None:
+def test_bounds_without_a_feasible_point_are_refused() -> None:
     with pytest.raises(ValueError, match="`lower` and `upper` must leave room for weights that sum to 1"):
         linalg.min_norm_weights(torch.eye(2, dtype=torch.double), torch.zeros(2), torch.full((2,), 0.3))
 

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from fedfv import MappedMatrix, Replies, linalg
 from tests.helpers import make_replies
@@ -20,7 +22,7 @@ def saved(tmp_path: Path, array: np.ndarray) -> Path:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_mapped_matrix_is_the_one_in_the_file(tmp_path: Path, dtype: type) -> None:
-    array = np.random.default_rng(0).normal(size=(3, 100)).astype(dtype)
+    array: NDArray[Any] = np.random.default_rng(0).normal(size=(3, 100)).astype(dtype)
     matrix = MappedMatrix(saved(tmp_path, array))
     assert matrix.shape == (3, 100)
     assert len(matrix) == 3
@@ -44,13 +46,13 @@ def test_pieces_cover_each_column_once(tmp_path: Path, monkeypatch: pytest.Monke
         (np.asfortranarray(np.zeros((2, 3))), "float64 (2, 3)"),
     ],
 )
-def test_a_file_that_is_no_such_matrix_is_refused(tmp_path: Path, array: np.ndarray, came: str) -> None:
+def test_a_file_that_is_not_a_matrix_is_refused(tmp_path: Path, array: np.ndarray, came: str) -> None:
     with pytest.raises(ValueError, match="must hold a row-major matrix of float32 or float64, got ") as caught:
         MappedMatrix(saved(tmp_path, array))
     assert came in str(caught.value)
 
 
-def test_numbers_that_are_none_are_found_in_a_file_too(tmp_path: Path) -> None:
+def test_nan_in_a_mapped_file_is_refused(tmp_path: Path) -> None:
     array = np.ones((3, 50), dtype=np.float32)
     array[1, 33] = np.nan
     with pytest.raises(ValueError, match=r"`updates` must be finite, but those of clients \[1\] are not"):
@@ -73,6 +75,7 @@ def replies(matrix, round):
     return Replies(round=round, clients=torch.arange(m) + m * round, updates=matrix, losses=torch.rand(m),
                    sizes=torch.ones(m), accuracies=torch.rand(m))
 
+torch.manual_seed(0)
 rule = FedFV(alpha=0.1, tau=1)
 small = torch.randn(2, 10_000)
 _, state = rule(replies(small, 0), rule.init(100, 10_000))  # everything is compiled before we look
@@ -86,6 +89,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts resident memory the way this test does")
 def test_a_matrix_in_a_file_is_aggregated_without_being_in_memory(tmp_path: Path) -> None:
     """Half a gigabyte of updates in each of two rounds; what is resident is the direction and a few pieces."""

@@ -114,8 +114,11 @@ def test_metrics_are_listed_with_their_help(capsys: pytest.CaptureFixture[str]) 
         assert re.search(rf"^{name} +{re.escape(metric.help)} *$", shown, flags=re.MULTILINE)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("metric", [MEDIAN, SIZE], ids=lambda metric: metric.name)
-def test_a_sweep_is_ranked_by_it_in_its_direction_and_unit(metric: Metric, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_is_ranked_by_a_new_metric_in_its_direction_and_unit(
+    metric: Metric, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_sweep(Path.cwd(), write_data(Path.cwd() / "data.npz"), [0.01, 0.2])
     assert main(["sweep", "swept.toml", "--jobs", "2", "--rank-by", metric.name]) == 0
     assert f"{metric.name} on validation" in capsys.readouterr().out
@@ -144,14 +147,14 @@ def test_an_unknown_metric_is_refused_before_anything_runs(capsys: pytest.Captur
     assert not Path("sweeps").exists()
 
 
-def test_a_ranking_of_earlier_days_has_a_dash_for_what_it_does_not_know() -> None:
+def test_a_ranking_of_an_earlier_version_has_a_dash_for_a_missing_metric() -> None:
     found = {"mean": 0.5, "seed_std": 0.0}
     setting = {"setting": "a|b", "rule": "FedAvg", "seeds": [0], "value": found, "metrics": {"mean": found}}
     text = ranking_markdown({"ranked_by": "mean", "ranked_on": "test", "settings": [setting]})
     assert r"| 1 | a\|b | 1 | 50.00 ± 0.00 | - | - | - | - | - |" in text
 
 
-def test_what_a_run_shows_while_it_goes_on_needs_no_test_sizes() -> None:
+def test_metrics_shown_during_a_run_need_no_test_sizes() -> None:
     assert _describe(Progress(1, 2, [0.25, None, 0.25], 0)) == (
         "mean 25.00, std 0.00, worst 5 % 25.00, middle & half 250.0, nobody replied"
     )

@@ -65,7 +65,7 @@ def test_each_metric_of_four_clients_by_hand(name: str, expected: float) -> None
     assert METRICS[name](EXAMPLE).item() == pytest.approx(expected, rel=1e-14)
 
 
-def test_the_table_names_all_functions_of_the_clients_and_each_says_what_it_is() -> None:
+def test_the_table_holds_every_metric_with_a_description() -> None:
     functions = [getattr(metrics, name) for name in metrics.__all__]
     needing = [
         function.__name__
@@ -99,7 +99,7 @@ def test_an_accuracy_is_better_if_it_is_higher_also_that_of_the_best_clients(nam
     assert METRICS[name].unit == metrics.PER_CENT
 
 
-def test_places_with_more_room_show_what_places_with_less_room_show() -> None:
+def test_larger_displays_include_the_metrics_of_smaller_ones() -> None:
     shown = [[metric.name for metric in metrics.shown_in(place)] for place in get_args(metrics.Place)]
     assert shown == [
         ["mean", "std", "worst"],
@@ -190,11 +190,15 @@ def test_no_metric_depends_on_the_order_of_the_clients(values: Tensor, data: st.
         torch.testing.assert_close(shuffled, metric.of(values, sizes), rtol=1e-9, atol=1e-7)
 
 
+def _percentile_30(values: Tensor, sizes: Tensor) -> Tensor:
+    return metrics.percentile(values, 30)
+
+
 @settings(max_examples=40)
 @given(values(batch=True))
 def test_a_batch_is_a_loop(values: Tensor) -> None:
     sizes = torch.arange(values.shape[-1]) + 2
-    for measure in [*(metric.of for metric in METRICS.values()), lambda v, _: metrics.percentile(v, 30)]:
+    for measure in [*(metric.of for metric in METRICS.values()), _percentile_30]:
         expected = torch.stack([measure(row, sizes) for row in values])
         torch.testing.assert_close(measure(values, sizes), expected, rtol=1e-9, atol=1e-7)
 
@@ -303,14 +307,14 @@ def test_intervals_stay_in_the_range_of_their_metric(metric: metrics.Metric, cor
         assert smallest <= low <= high <= largest
 
 
-def test_a_function_that_is_no_metric_has_no_range_to_stay_in() -> None:
+def test_a_function_outside_the_table_has_no_range() -> None:
     accuracies, sizes = torch.tensor([1.0, 1.0, 1.0, 0.75]), torch.full((4,), 4)
     assert bootstrap_interval(lambda values: metrics.mean(values), accuracies, sizes, seed=0)[1] > 1
     assert bootstrap_interval(metrics.mean, accuracies, sizes, seed=0)[1] == 1
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_the_range_of_a_metric_holds_what_it_gives(metric: metrics.Metric) -> None:
+def test_the_range_of_a_metric_holds_its_values(metric: metrics.Metric) -> None:
     found = metric.of(torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.3, 0.7]]), torch.tensor([50, 50]))
     smallest, largest = metric.range
     assert ((found >= smallest) & (found <= largest)).all()
@@ -323,7 +327,7 @@ def test_the_correction_leaves_out_clients_with_a_single_test_example() -> None:
     assert metrics.summary(accuracies, sizes)["maximum"] == 1
 
 
-def test_test_examples_of_certain_outcome_and_equal_clients_leave_no_doubt() -> None:
+def test_equal_clients_with_certain_outcomes_have_intervals_of_length_zero() -> None:
     assert bootstrap_interval(metrics.mean, torch.ones(4), SIZES, seed=0) == (1, 1)
 
 
@@ -332,7 +336,7 @@ def test_over_seeds_gives_the_population_std() -> None:
     assert over_seeds(torch.tensor([3])) == (3, 0)
 
 
-def test_what_a_seed_does_to_both_rules_drops_out_of_a_paired_difference() -> None:
+def test_the_effect_of_a_seed_on_both_rules_cancels_in_a_paired_difference() -> None:
     second = torch.tensor([[0.1, 0.3], [0.5, 0.7], [0.2, 0.6]], dtype=torch.double)
     assert paired_difference(metrics.mean, second + 0.2, second) == pytest.approx((0.2, 0), abs=1e-12)
     difference, spread = paired_difference(metrics.std, second, second.flip(0))
@@ -348,7 +352,7 @@ def test_a_summary_has_all_metrics_as_plain_numbers() -> None:
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 @pytest.mark.parametrize("bad", [[0.5, 1.01], [-0.01, 0.5], [torch.nan, 0.5], [torch.inf], []], ids=str)
-def test_every_metric_refuses_what_is_no_accuracy(metric: metrics.Metric, bad: list[float]) -> None:
+def test_every_metric_refuses_values_that_are_not_accuracies(metric: metrics.Metric, bad: list[float]) -> None:
     with pytest.raises(ValueError, match=r"^`values` must .*\.$"):
         metric.of(torch.tensor(bad), torch.full((len(bad),), 50))
 
@@ -398,6 +402,6 @@ def test_every_metric_refuses_what_is_no_accuracy(metric: metrics.Metric, bad: l
         ),
     ],
 )
-def test_what_cannot_be_measured_is_refused_in_one_sentence(call: Callable[[], object], sentence: str) -> None:
+def test_invalid_arguments_are_refused_in_one_sentence(call: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         call()

@@ -10,6 +10,8 @@ import pytest
 from fedfv.experiments import run_many
 from tests.experiments.helpers import small, write_data
 
+pytestmark = pytest.mark.integration
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 # Runs sys.argv[1:] as a program, and prints the policy at the moment when torch begins to load.
@@ -65,7 +67,7 @@ def test_a_benchmark_chooses_unless_the_user_did(name: str) -> None:
     assert policy_of(BENCHMARKS / f"{name}.py", "--help") == "passive"
 
 
-def test_workers_get_a_policy_and_the_caller_keeps_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_get_a_wait_policy_and_the_caller_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     (tmp_path / "noted_model.py").write_text(MODEL)
     model = {"name": f"{tmp_path}/noted_model:make"}

@@ -72,7 +72,7 @@ def rule_in(folder: Path, **options: Any) -> Any:
     return import_object(f"{folder}/own_rules:BySurprise")(**options)
 
 
-def test_it_runs_by_toml_and_by_python_alike(folder: Path) -> None:
+def test_toml_and_python_give_the_same_run(folder: Path) -> None:
     assert main(["run", "own.toml", "--out", "toml"]) == 0
     settings = {**tables(folder / "data.npz", rounds=200, evaluate_every=50), "aggregator": {"name": "fedavg"}}
     plain = Experiment.from_dict(settings)
@@ -85,7 +85,8 @@ def test_it_runs_by_toml_and_by_python_alike(folder: Path) -> None:
     assert any(0 < value < 1 for record in by_toml for value in record.measured.get("surprises", []))
 
 
-def test_it_is_killed_and_resumed_bit_for_bit(folder: Path) -> None:
+@pytest.mark.integration
+def test_a_killed_run_resumes_bit_for_bit(folder: Path) -> None:
     assert main(["run", "own.toml", "--out", "whole"]) == 0
     command = [sys.executable, "-m", "fedfv", "run", "own.toml", "--out", "cut", "--set", "rounds=100000"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as child:
@@ -98,7 +99,8 @@ def test_it_is_killed_and_resumed_bit_for_bit(folder: Path) -> None:
     assert (folder / "cut/records.jsonl").read_bytes() == (folder / "whole/records.jsonl").read_bytes()
 
 
-def test_it_is_swept_and_reported_beside_fedfv_even_when_it_is_gone(
+@pytest.mark.integration
+def test_sweeps_and_reports_include_the_rule_even_after_its_file_is_deleted(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fair = {"name": "fedfv", "alpha": 0.1, "tau": 2}
@@ -116,7 +118,7 @@ def test_it_is_swept_and_reported_beside_fedfv_even_when_it_is_gone(
     assert "BySurprise(power=2.0)" in (folder / "page.html").read_text()
 
 
-def test_it_runs_on_flower_as_in_the_simulator_and_resumes(folder: Path) -> None:
+def test_flower_equals_the_simulator_and_resumes(folder: Path) -> None:
     rule, federation, model = rule_in(folder), make_federation(), make_model()
     local = LocalSGD(lr=0.1)
     clients = BatchedClients(federation, model, local, measures=rule.needs)
@@ -135,14 +137,14 @@ def test_it_runs_on_flower_as_in_the_simulator_and_resumes(folder: Path) -> None
     assert [row.label for row in summarise([folder / "network"])] == ["BySurprise(power=1.0)"]
 
 
-def test_a_client_that_cannot_measure_it_loses_its_round(folder: Path) -> None:
+def test_a_client_without_the_measured_value_is_left_out_of_the_round(folder: Path) -> None:
     strategy = FairStrategy(rule_in(folder), len(SIZES), wait=0)
     grid = LocalGrid(make_app(make_federation(), LocalSGD(lr=0.1)), len(SIZES))
     result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 1)
     assert dict(result.train_metrics_clientapp[1]) == {"replies": 0, "used": 0, "rejected-error": len(SIZES)}
 
 
-def test_a_change_on_the_command_line_drops_the_keys_that_it_does_not_have(
+def test_another_rule_on_the_command_line_drops_keys_that_it_lacks(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "fair.toml").write_text(tomli_w.dumps(tables(folder / "data.npz", rounds=2)))
@@ -161,7 +163,7 @@ def test_a_change_on_the_command_line_drops_the_keys_that_it_does_not_have(
         ("own_rulez", "unknown aggregator name 'own_rulez'; known: fedavg, .*, package.module:object"),
     ],
 )
-def test_what_is_no_rule_gets_a_sentence(
+def test_an_object_that_is_not_a_rule_is_refused_in_one_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str
 ) -> None:
     text = (folder / "own.toml").read_text().replace("own_rules:BySurprise", name)

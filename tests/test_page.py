@@ -78,7 +78,9 @@ def test_the_lens_of_the_page_is_that_of_the_records(folder: Path) -> None:
         for name in ("clients", "lengths", "shown", "cosines", "before", "after", "turned", "projected", "kept"):
             assert look[name] == getattr(record.lens, name)
         assert look["external"] == [[each.round + 1, each.clients, each.share] for each in record.lens.external]
-        assert look["against"] == pytest.approx(sum(cosine < 0 for cosine in record.lens.after) / len(record.replied))
+        assert look["against"] == pytest.approx(
+            sum(cosine < 0 for cosine in record.lens.after) / len(record.replied or [])
+        )
 
 
 def test_runs_of_the_same_rule_are_told_apart_by_what_differs(folder: Path, tmp_path: Path) -> None:
@@ -99,6 +101,7 @@ def test_the_page_asks_for_nothing_from_elsewhere(folder: Path) -> None:
     assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=", page)
 
 
+@pytest.mark.integration
 def test_rows_of_the_paper_have_its_numbers(tmp_path: Path) -> None:
     study = paper_study("table3")
     (row,) = study.parts[0].find(["fedavg"])
@@ -108,7 +111,7 @@ def test_rows_of_the_paper_have_its_numbers(tmp_path: Path) -> None:
     assert "paper 80.42 ± 0.76" in page
 
 
-def test_broken_input_is_shown_as_what_it_is(
+def test_broken_directories_are_listed_with_their_reason(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -145,18 +148,20 @@ def test_a_run_that_goes_on_can_be_reported(folder: Path, tmp_path: Path) -> Non
     assert re.search(r"going has done \d+ of \d+ rounds", page_of(*read_runs([tmp_path / "going"])))
 
 
-def test_many_clients_make_a_page_that_is_not_large(tmp_path: Path) -> None:
+@pytest.mark.integration
+def test_the_size_of_a_page_is_bounded_for_many_clients(tmp_path: Path) -> None:
     clients, asked = 10_000, 1000
     place = RunDirectory.create(tmp_path / "run", small(tmp_path / "data.npz", rounds=2000).to_dict())
     generator = torch.Generator().manual_seed(0)
     first = Scores(losses=[None] * clients, accuracies=[0.1] * clients)
     place.append(Record(rounds_done=0, opening=Opening(sizes={"test": [50] * clients}), test=first))
+    cosines: dict[str, Any] = {name: [0.1234] * asked for name in ("before", "after", "projected")}
     lens = Look(
         clients=list(range(asked)),
         lengths=[1.0] * asked,
         shown=list(range(64)),
         cosines=[0.1234] * (64 * 63 // 2),
-        **{name: [0.1234] * asked for name in ("before", "after", "projected")},
+        **cosines,
         direction=1.0,
         turned=0.5,
     )
@@ -192,7 +197,7 @@ def test_figures_and_tables_for_a_publication(folder: Path, tmp_path: Path, monk
     assert r"$\pm$" in (tmp_path / "tables/runs.tex").read_text()
 
 
-def test_tensorboard_sees_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_shows_the_recorded_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     monkeypatch.chdir(tmp_path)
@@ -206,33 +211,34 @@ def test_tensorboard_sees_what_is_recorded(tmp_path: Path, monkeypatch: pytest.M
     evaluated = [record for record in records[1:] if record.test is not None]
     means = {event.step: event.value for event in events.Scalars("clients/mean")}
     assert means == pytest.approx(
-        {each.rounds_done: 100 * sum(each.test.accuracies) / len(each.test.accuracies) for each in evaluated}, rel=1e-5
+        {each.rounds_done: 100 * torch.tensor(each.test.accuracies).mean().item() for each in evaluated}, rel=1e-5
     )
     steps = [event.step for event in events.Histograms("clients/accuracy")]
     assert steps == [record.rounds_done for record in evaluated]
     assert len(events.Scalars("train/mean loss")) == sum(bool(record.replied) for record in records[1:])
 
 
-def test_tensorboard_leaves_out_what_is_no_number(tmp_path: Path) -> None:
+def test_tensorboard_leaves_out_values_that_are_not_finite(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     nan = float("nan")
+    null: Any = None  # what JSON has in its place
     lens = Look(
         clients=[0, 1],
         shown=[0, 1],
         lengths=[1.0, 1.0],
         direction=1.0,
-        cosines=[None, nan, -0.5],
-        before=[None, -1.0],
+        cosines=[null, nan, -0.5],
+        before=[null, -1.0],
         after=[nan],
-        turned=None,
+        turned=null,
     )
     first = Scores(accuracies=[0.5, nan], losses=[None, nan])
     second = Scores(accuracies=[None, 1.0], losses=[None, nan])
     board = TensorBoard(tmp_path / "board")
     board(Progress(0, 2, [0.5], None))
     replied = [0, 1]
-    one = Record(rounds_done=1, replied=replied, train_losses=[None, nan], test=first, lens=lens)
+    one = Record(rounds_done=1, replied=replied, train_losses=[null, nan], test=first, lens=lens)
     two = Record(rounds_done=2, replied=replied, train_losses=[2.0, 4.0], test=second)
     board(Progress(1, 2, [0.5], 2, one))
     board(Progress(2, 2, [0.5], 2, two))

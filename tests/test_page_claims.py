@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-import fedfv.reports
 from fedfv import metrics
 from fedfv.cli import main
 from fedfv.experiments import RunDirectory
 from fedfv.reports import (
+    _figures,
     group_by_seed,
     page_of,
     plot_clients,
@@ -74,7 +75,7 @@ def test_two_directories_of_one_seed_are_counted_once_and_named(
     assert "Fairness of 1 run<" in page
 
 
-def test_a_seed_that_is_repeated_in_part_says_so(tmp_path: Path) -> None:
+def test_a_partly_repeated_seed_is_noted(tmp_path: Path) -> None:
     first, again = (make_run(tmp_path / name, SAME) for name in ("first", "again"))
     lines = (again / "records.jsonl").read_text().splitlines(keepends=True)
     (again / "records.jsonl").write_text(lines[0])
@@ -82,7 +83,7 @@ def test_a_seed_that_is_repeated_in_part_says_so(tmp_path: Path) -> None:
     assert "Their records are equal as far as both go." in notices(page)[0]
 
 
-def test_a_directory_that_is_named_twice_is_no_duplicate(tmp_path: Path) -> None:
+def test_a_directory_given_twice_is_not_a_duplicate_run(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", SAME)
     page, data = page_and_data(path, path, tmp_path)
     assert notices(page) == []
@@ -159,22 +160,22 @@ def test_bars_of_a_figure_stand_from_worst_to_best_and_numbers_are_names(tmp_pat
     )
     figure = plot_clients(rows)
     assert texts_of(figure)[:3] == ["client 2021", "client 0", "client 17"]
-    heights = [bar.get_height() for bar in figure.axes[0].patches]
+    bars = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+    heights = [bar.get_height() for bar in bars]
     assert heights == pytest.approx([70, 90, 20, 10, 20, 30])
-    places = [round(bar.get_x() + bar.get_width() / 2) for bar in figure.axes[0].patches]
+    places = [round(bar.get_x() + bar.get_width() / 2) for bar in bars]
     assert places == [1, 2, 0, 1, 2, 0]
 
 
 def test_the_lens_that_is_drawn_has_the_names_of_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[list[str]] = []
-    whole = fedfv.reports._write.plot_lens
 
     def plot_lens(lens: Look, round: int, names: list[str]) -> Figure:
-        figure = whole(lens, round, names)
+        figure = _figures.plot_lens(lens, round, names)
         drawn.append(texts_of(figure)[:2])
         return figure
 
-    monkeypatch.setattr(fedfv.reports._write, "plot_lens", plot_lens)
+    monkeypatch.setattr("fedfv.reports._write.plot_lens", plot_lens)
     runs, _ = read_runs(
         [
             make_run(tmp_path / "a", SAME, names=["ant", "bee", "cat"], **AVERAGE),
@@ -186,7 +187,7 @@ def test_the_lens_that_is_drawn_has_the_names_of_its_own_run(tmp_path: Path, mon
     assert drawn == [["y", "z"]]
 
 
-def test_nothing_that_users_read_about_reports_takes_examples_for_images(tmp_path: Path) -> None:
+def test_texts_about_reports_speak_of_examples_and_not_of_images(tmp_path: Path) -> None:
     page, _ = page_and_data(make_run(tmp_path / "run", SAME))
     own = page.partition("<body>")[2].partition("<script")[0]
     docs = re.sub(r"!\[.*?\]\(.*?\)", "", (ROOT / "docs/report.md").read_text())
@@ -249,7 +250,7 @@ def test_labels_have_other_settings_that_differ_between_rules(tmp_path: Path) ->
 
 
 def test_labels_differ_even_where_directories_share_a_name(tmp_path: Path) -> None:
-    many = {"rounds": 2, "sampling": {"kind": "everyone"}, "training": {"lr": 0.3, "batch_size": 7}}
+    many: dict[str, Any] = {"rounds": 2, "sampling": {"kind": "everyone"}, "training": {"lr": 0.3, "batch_size": 7}}
     paths = [make_run(tmp_path / "a/run", SAME), make_run(tmp_path / "b/run", SAME, **many)]
     labels = labels_of(*paths)
     assert len(set(labels)) == 2
@@ -273,9 +274,9 @@ def test_runs_below_a_directory_are_found_in_sorted_order(
     assert "nothing holds no run: there is no experiment.toml in it." in capsys.readouterr().err
 
 
-def test_latex_has_no_special_character_that_is_not_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_special_characters_of_latex_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    many = {"rounds": 2, "sampling": {"kind": "everyone"}, "training": {"lr": 0.3, "batch_size": 7}}
+    many: dict[str, Any] = {"rounds": 2, "sampling": {"kind": "everyone"}, "training": {"lr": 0.3, "batch_size": 7}}
     make_run(tmp_path / r"a_b^c~d&e%f$g#h{i}\j", SAME)
     make_run(tmp_path / "plain", SAME, **many)
     assert main(["report", r"a_b^c~d&e%f$g#h{i}\j", "plain", "--tables", "."]) == 0
@@ -314,7 +315,7 @@ def test_the_interval_of_the_dispersion_without_noise_is_around_it(tmp_path: Pat
     assert float(low) <= value <= float(high)
 
 
-def test_a_run_that_diverged_is_shown_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_diverged_run_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     RunDirectory(make_run(tmp_path / "run", [0.5, 0.6])).diverge("diverged in round 2: the updates are not finite.")
     page = page_of(*read_runs([tmp_path / "run"]))
     assert "run diverged in round 2: the updates are not finite." in page

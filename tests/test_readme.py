@@ -13,7 +13,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_prints_what_it_says(
+def test_an_example_prints_the_values_in_its_comments(
     example: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -23,7 +23,7 @@ def test_an_example_prints_what_it_says(
     assert capsys.readouterr().out.splitlines() == expected
 
 
-def test_the_experiment_and_the_sweep_in_toml_are_such() -> None:
+def test_the_toml_examples_are_a_valid_experiment_and_a_valid_sweep() -> None:
     experiment, grid = map(tomllib.loads, re.findall(r"```toml\n(.*?)```", README, flags=re.DOTALL))
     Experiment.from_dict(experiment)
     assert len(settings_of({**experiment, **grid})) == 4

@@ -37,6 +37,7 @@ def test_the_tables_on_record_have_all_rows_and_seeds(name: str, rows: int) -> N
     assert found == [study.seeds] * rows
 
 
+@pytest.mark.integration
 def test_runs_come_onto_the_record_beside_those_that_are_there(tmp_path: Path) -> None:
     record = runpy.run_path(str(ROOT / "scripts" / "record.py"))["record"]
     study = paper_study("table3")

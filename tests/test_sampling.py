@@ -2,6 +2,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def test_the_chosen_are_distinct_clients_in_ascending_order(
     num_clients: int, data: st.DataObject, seed: int, round: int
 ) -> None:
     count = data.draw(st.integers(1, num_clients))
-    everyone = [[1] * num_clients] * 3
+    everyone = ((1,) * num_clients,) * 3
     for sampler in (Uniform(count=count), BySize(count=count), Availability(pattern=everyone, count=count)):
         chosen = sampler(round, torch.arange(1, num_clients + 1), seed)
         assert chosen.dtype == torch.long
@@ -39,7 +40,7 @@ def test_the_chosen_are_distinct_clients_in_ascending_order(
 
 
 @pytest.mark.parametrize(
-    "sampler", [Uniform(count=10), BySize(count=10), Availability(pattern=[[1] * 1000], count=10)], ids=type
+    "sampler", [Uniform(count=10), BySize(count=10), Availability(pattern=((1,) * 1000,), count=10)], ids=type
 )
 def test_the_same_address_gives_the_same_clients_and_another_one_others(sampler: Sampler) -> None:
     sizes = torch.arange(1000)
@@ -68,7 +69,7 @@ def test_a_client_of_size_zero_is_never_chosen() -> None:
     assert frequencies(BySize(count=2), torch.tensor([0.0, 0.5, 0.0, 99.5])) == [0, 1, 0, 1]
 
 
-def test_only_those_that_are_there_are_chosen_and_the_pattern_starts_again() -> None:
+def test_only_available_clients_are_chosen_and_the_pattern_repeats() -> None:
     def sample(round: int) -> torch.Tensor:
         return Availability(pattern=PATTERN, count=3)(round, equal(5), seed=0)
 
@@ -81,12 +82,12 @@ def test_only_those_that_are_there_are_chosen_and_the_pattern_starts_again() -> 
 
 
 @pytest.mark.parametrize("count", [None, 4, 5])
-def test_all_that_are_there_are_chosen_if_they_are_no_more_than_asked_for(count: int | None) -> None:
+def test_all_available_clients_are_chosen_if_there_are_at_most_count(count: int | None) -> None:
     assert Availability(pattern=PATTERN, count=count)(3, equal(5), seed=0).tolist() == [0, 2, 3, 4]
 
 
-def test_if_all_are_there_availability_is_uniform_sampling() -> None:
-    there, uniform = Availability(pattern=[[1] * 30] * 2, count=7), Uniform(count=7)
+def test_with_all_clients_available_availability_is_uniform_sampling() -> None:
+    there, uniform = Availability(pattern=((1,) * 30,) * 2, count=7), Uniform(count=7)
     assert all(torch.equal(there(round, equal(30), 5), uniform(round, equal(30), 5)) for round in range(20))
 
 
@@ -103,11 +104,11 @@ def test_a_pattern_is_the_same_as_lists_booleans_an_array_or_a_tensor(pattern: o
         lambda dropout: Uniform(count=30, dropout=dropout),
         lambda dropout: BySize(count=30, dropout=dropout),
         lambda dropout: Everyone(dropout=dropout),
-        lambda dropout: Availability(pattern=[[1] * 40], count=30, dropout=dropout),
+        lambda dropout: Availability(pattern=((1,) * 40,), count=30, dropout=dropout),
     ],
     ids=["uniform", "by size", "everyone", "availability"],
 )
-def test_each_sampler_leaves_out_those_that_drop_out(make: Callable[[float], Sampler]) -> None:
+def test_each_sampler_leaves_out_clients_that_drop_out(make: Callable[[float], Sampler]) -> None:
     for round in range(20):
         chosen = make(0.0)(round, equal(40), seed=5)
         assert make(0.4)(round, equal(40), seed=5).tolist() == replying(chosen, round, 0.4, seed=5).tolist()
@@ -152,6 +153,15 @@ def test_everybody_replies_if_nobody_can_fail_and_a_seed_decides_who_does() -> N
 
 
 ONE_EACH = "`sizes` must have one entry for each of at least one client,"
+WRONG_PATTERNS: list[tuple[Any, str]] = [
+    (torch.ones(3), "tensor([1., 1., 1.])"),
+    ([[1, 0], [1]], "[[1, 0], [1]]"),
+    ([[1, 2]], "[[1, 2]]"),
+    ([[0.5]], "[[0.5]]"),
+    ([[]], "[[]]"),
+    ([], "[]"),
+    (None, "None"),
+]
 
 
 @pytest.mark.parametrize(
@@ -185,21 +195,13 @@ ONE_EACH = "`sizes` must have one entry for each of at least one client,"
                 partial(Availability, pattern=pattern),
                 f"`pattern` of Availability must have 0 or 1 for each client, in at least one round, got {came}.",
             )
-            for pattern, came in [
-                (torch.ones(3), "tensor([1., 1., 1.])"),
-                ([[1, 0], [1]], "[[1, 0], [1]]"),
-                ([[1, 2]], "[[1, 2]]"),
-                ([[0.5]], "[[0.5]]"),
-                ([[]], "[[]]"),
-                ([], "[]"),
-                (None, "None"),
-            ]
+            for pattern, came in WRONG_PATTERNS
         ),
         (lambda: replying(torch.arange(3), 0, 1.0, 0), "`probability` must be in [0, 1), got 1.0."),
         (lambda: replying(torch.arange(3), 0, -0.1, 0), "`probability` must be in [0, 1), got -0.1."),
         (lambda: replying(torch.arange(3), 0, torch.nan, 0), "`probability` must be in [0, 1), got nan."),
     ],
 )
-def test_what_cannot_be_sampled_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
+def test_invalid_sampling_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         make()

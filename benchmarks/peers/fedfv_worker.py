@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from workloads import WORKLOADS, Stopwatch, Workload, main
 
 from fedfv import Aggregator, FedAvg, FedFV, MappedMatrix, Replies, start, step
+from fedfv.core import Buffers
 from fedfv.data import Federation, Index
 from fedfv.experiments import run
 from fedfv.models import flatten
@@ -63,7 +64,7 @@ def reading(m: int, d: int, tau: int, repetitions: int) -> list[float]:
 
 def operations(work: Workload) -> float:
     """Floating-point operations of a round: forward, and the gradients of all weights and all inputs but the first."""
-    passes = []
+    passes: list[int] = []
     inputs = torch.zeros(1, *work.shape)
     for layer in work.model():
         outputs = layer(inputs)
@@ -99,7 +100,7 @@ def federation_of(work: Workload) -> Federation:
     return Federation(torch.cat(inputs), torch.cat(targets), train, nothing, nothing, work.classes)
 
 
-def round_of(workload: str, rule: Aggregator[Any], training: Stopwatch | None = None) -> Iterator[Round]:
+def round_of(workload: str, rule: Aggregator[Any], training: Stopwatch | None = None) -> Iterator[Round[Any]]:
     """Rounds without end; `training` takes the time of that part of them."""
     keep_freed_memory()
     work = WORKLOADS[workload]
@@ -108,9 +109,9 @@ def round_of(workload: str, rule: Aggregator[Any], training: Stopwatch | None = 
     sample = partial(Uniform(count=work.count), sizes=federation.train.sizes, seed=0)
     clients = BatchedClients(federation, model, LocalSGD(lr=work.lr))
 
-    def timed(*arguments: Any) -> Replies:
+    def timed(round: int, chosen: Tensor, params: Tensor, buffers: Buffers) -> Replies:
         with (training or Stopwatch()).lap():
-            return clients(*arguments)
+            return clients(round, chosen, params, buffers)
 
     return simulate(timed, rule, sample, start(rule, work.clients, flatten(model)), rounds=10**9)
 

@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # flwr looks when it is imported
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
@@ -32,8 +33,11 @@ def examples(source: str, split: str) -> list[tuple[Tensor, Tensor]]:
     if source in WORKLOADS:
         return [WORKLOADS[source].data(client) for client in range(WORKLOADS[source].clients)]
     with np.load(source) as arrays:
-        kinds = f"{split}_inputs", f"{split}_targets"
-        return [tuple(torch.from_numpy(arrays[f"{kind}_{client}"]) for kind in kinds) for client in range(3)]
+        inputs, targets = (
+            [torch.from_numpy(arrays[f"{split}_{kind}_{client}"]) for client in range(3)]
+            for kind in ("inputs", "targets")
+        )
+        return list(zip(inputs, targets, strict=True))
 
 
 @cache
@@ -45,17 +49,18 @@ def network(source: str) -> nn.Module:
 def receive(message: Message, context: Context, split: str) -> tuple[nn.Module, Tensor, Tensor]:
     """The model that was sent, and the client's data."""
     torch.set_num_threads(1)
-    source = message.content["config"]["source"]
+    source = str(message.content["config"]["source"])
     model = network(source)
-    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    return model, *examples(source, split)[context.node_config["partition-id"]]
+    model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+    return model, *examples(source, split)[int(context.node_config["partition-id"])]
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """One step on all examples, which itself shows the loss before it."""
     model, inputs, targets = receive(message, context, "train")
-    optimizer = torch.optim.SGD(model.parameters(), lr=message.content["config"]["lr"])
+    config: dict[str, Any] = dict(message.content["config"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"])
     optimizer.zero_grad()
     before = cross_entropy(model(inputs), targets)
     before.backward()

@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,8 @@ from torch import Tensor, nn
 torch.manual_seed(0)  # once, and not for each model: frameworks make many
 
 
-class Workload(NamedTuple):
+@dataclass(frozen=True)
+class Workload:
     """A federation; each client trains once over all its examples, in one batch."""
 
     clients: int

@@ -102,6 +102,7 @@ class Loopback:
 
     def register(self, key: str) -> None:
         """Lets the node with this key take part."""
+        assert self.keys is not None
         self.flwr("supernode", "register", str(self.keys / f"{key}.pub"), "here")
 
     def submit(self, app: Path, config: dict[str, Any]) -> int:
@@ -198,13 +199,19 @@ def over_network(scratch: Path, arguments: argparse.Namespace, out: Path) -> Non
         sys.exit(f"the run is {status}:\n{(scratch / 'flower/flower-superlink.log').read_text()}")
     table3 = experiment(ROWS[arguments.rule], arguments.seed)
     run(dataclasses.replace(table3, rounds=arguments.rounds), simulated.path)
-    report = [BIN / "fedfv", "report", networked.path, simulated.path, "--out", out / "report.html"]
-    subprocess.run(report, check=True)
-    ours, theirs = (directory.load()["params"] for directory in (networked, simulated))
+    paths = [networked.path, simulated.path, "--out", out / "report.html"]
+    subprocess.run([BIN / "fedfv", "report", *map(str, paths)], check=True)
+    ours, theirs = (_params(directory) for directory in (networked, simulated))
     if torch.equal(ours, theirs):
         print("The models over the network and in the simulator are the same, bit for bit.")
     else:
         print(f"The models over the network and in the simulator differ by up to {(ours - theirs).abs().max():.1e}.")
+
+
+def _params(directory: RunDirectory) -> torch.Tensor:
+    tensors = directory.load()
+    assert tensors is not None, "a run that has ended has a checkpoint"
+    return tensors["params"]
 
 
 if __name__ == "__main__":

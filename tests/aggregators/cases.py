@@ -1,4 +1,7 @@
-"""Every rule, and what it claims. A new rule is one line here."""
+"""Every rule, and what it claims. A new rule is one line here.
+
+Where one case of each rule is enough, for tests that take long, the first one stands for its rule.
+"""
 
 from typing import Any, NamedTuple
 
@@ -16,16 +19,29 @@ CASES = [
     Case(FedAvg(), degree=1),
     Case(FedAvg(weighting="uniform"), degree=1),
     Case(AFL(eta_lambda=0.1), degree=1),
-    Case(QFedAvg(q=0, lr=0.1), degree=1),
-    Case(QFedAvg(q=2, lr=0.1), degree=None),
+    Case(QFedAvg(q=2.0, lr=0.1, loss="after"), degree=None),
+    Case(QFedAvg(q=2.0, lr=0.1), degree=None),
+    Case(QFedAvg(q=0.0, lr=0.1), degree=1),
     Case(FedFa(eta=0.1), degree=1),
     Case(FedFa(eta=0.1, weighting="uniform", momentum="subtracted"), degree=1),
     Case(FedMGDA(epsilon=0.05, eta=0.1), degree=0),
     Case(FedMGDA(epsilon=1.0, eta=0.1), degree=0),
-    Case(FedFV(alpha=0.1, tau=0), degree=1),
     Case(FedFV(alpha=0.5, tau=2), degree=1),
+    Case(FedFV(alpha=0.1, tau=0), degree=1),
     Case(FedFV(alpha=0.0, tau=3, order="random"), degree=1),
     Case(FedFV(alpha=0.0, tau=1, order="reverse"), degree=1),
 ]
 
-every_case = pytest.mark.parametrize("case", CASES, ids=[repr(case.rule) for case in CASES])
+
+RULES = [case.rule for case in CASES]
+_FIRST = {type(rule): rule for rule in reversed(RULES)}
+
+
+def _each_of(cases: list[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=[repr(case.rule) for case in cases])
+
+
+every_case = _each_of(CASES)
+every_homogeneous_case = _each_of([case for case in CASES if case.degree is not None])
+every_rule = pytest.mark.parametrize("rule", RULES, ids=repr)
+first_of_each_rule = pytest.mark.parametrize("rule", _FIRST.values(), ids=repr)

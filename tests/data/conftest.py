@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parents[2]
-SHARED = os.environ.get("FEDFV_DATA") or HERE.parent / "shared/data"  # read before a test forgets the variable
+GIVEN = os.environ.get("FEDFV_DATA")  # read before a test forgets the variable
+DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 
 
 @pytest.fixture(autouse=True)
@@ -20,18 +20,24 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def shared() -> Path:
+def datasets() -> Path:
     """A folder with real datasets."""
-    if not Path(SHARED).is_dir():
-        pytest.skip(f"there is no folder of datasets: neither FEDFV_DATA nor {SHARED}")
-    return Path(SHARED)
+    if GIVEN is None:
+        pytest.skip("set FEDFV_DATA to a folder with the files of MNIST and CIFAR-10 to run this test")
+    return Path(GIVEN)
 
 
 @pytest.fixture
-def fashion(cache: Path) -> None:
-    """Skips the test where Fashion-MNIST is not at hand."""
-    if not any((Path(place) / "fashion-mnist").is_dir() for place in (SHARED, "/usr/share/datasets")):
-        pytest.skip("Fashion-MNIST is not here; on Debian it is in the package dataset-fashion-mnist")
+def fashion() -> Path | None:
+    """Where to look for Fashion-MNIST first: in the folder given, or else only where Debian installs it."""
+    if GIVEN is not None and (Path(GIVEN) / "fashion-mnist").is_dir():
+        return Path(GIVEN)
+    if not DEBIAN.is_dir():
+        pytest.skip("install Debian's dataset-fashion-mnist, or set FEDFV_DATA to a folder with a folder fashion-mnist")
+    return None
+
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Web(ThreadingHTTPServer):
@@ -40,7 +46,7 @@ class Web(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        self.pages: dict[str, bytes | Callable[[BaseHTTPRequestHandler], None]] = {}
+        self.pages: dict[str, bytes | Answer] = {}
         self.asked: list[str] = []
         self.over = threading.Event()
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +12,12 @@ from fedfv.data import DataError, Dataset, Federation, Index, OneClassEach, chec
 from fedfv.data._fashion import FASHION_MNIST, FASHION_TOPS
 from fedfv.data._files import read
 from fedfv.data._idx import parse, parse_all
-from tests.data.conftest import SHARED
 
 TOPS = (0, 2, 6)
 
 
-def toy(**changes: object) -> Dataset:
-    fields = {"inputs": torch.zeros(4, 2), "targets": torch.tensor([0, 1, 2, 0]), "num_classes": 3}
+def toy(**changes: Any) -> Dataset:
+    fields: dict[str, Any] = {"inputs": torch.zeros(4, 2), "targets": torch.tensor([0, 1, 2, 0]), "num_classes": 3}
     return Dataset(**{**fields, **changes})
 
 
@@ -26,7 +26,7 @@ def toy_federation(size: int = 2) -> Federation:
     return Federation(torch.zeros(size, 1), torch.zeros(size).long(), index, index, index, num_classes=1)
 
 
-def test_the_training_rows_come_first_and_are_not_copied():
+def test_the_training_rows_come_first_and_are_not_copied() -> None:
     dataset = toy(num_train=3, columns={"client": np.array(["a", "b", "a", "b"])})
     train = dataset.only_train()
     assert len(train) == len(train.only_train()) == 3
@@ -54,16 +54,18 @@ def test_the_training_rows_come_first_and_are_not_copied():
         ({"num_train": 5}, "`num_train` must be from 1 to the 4 rows, got 5."),
     ],
 )
-def test_a_wrong_dataset_is_refused_with_one_sentence(changes, message):
+def test_a_wrong_dataset_is_refused_with_one_sentence(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         toy(**changes)
 
 
-def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion):
+@pytest.mark.integration
+def test_the_embedded_images_equal_the_originals_bit_for_bit(fashion: Path | None) -> None:
     """Those of the full dataset, class by class: training images in the order of the file, then test images."""
-    full, tops = fashion_mnist(SHARED if Path(SHARED).is_dir() else None), load("fashion-tops")
+    full, tops = fashion_mnist(fashion), load("fashion-tops")
     assert tops.targets.bincount().tolist() == [7000] * 3
     assert tops.only_train().targets.bincount().tolist() == [6000] * 3
+    assert isinstance(tops, Dataset)
     index = OneClassEach()(tops)
     for client, label in enumerate(TOPS):
         rows = (full.targets == label).nonzero().flatten()  # sorted, so the training rows are first
@@ -72,35 +74,37 @@ def test_the_embedded_images_are_those_of_debian_to_the_last_bit(fashion):
     assert tuple(full.class_names[label] for label in TOPS) == tops.class_names
 
 
-def test_the_stored_mean_and_deviation_are_those_of_all_training_images(fashion):
-    images, _ = parse_all(read(FASHION_MNIST, SHARED if Path(SHARED).is_dir() else None))
+@pytest.mark.integration
+def test_the_stored_mean_and_deviation_are_those_of_all_training_images(fashion: Path | None) -> None:
+    images, _ = parse_all(read(FASHION_MNIST, fashion))
     numbers = images[:60_000].reshape(-1, 784).astype(np.float32)
     mean, std = np.frombuffer(read(FASHION_TOPS)["pixels"], "<f4").reshape(2, 784)
     np.testing.assert_array_equal(mean, numbers.mean(axis=0))
     np.testing.assert_array_equal(std, numbers.std(axis=0))
     np.testing.assert_allclose(std, numbers.std(axis=0, dtype=np.float64), rtol=1e-3)  # float32 sums are no better
-    inputs = fashion_mnist().inputs.numpy()
+    inputs = fashion_mnist(fashion).inputs.numpy()
     np.testing.assert_array_equal(inputs[:60_000], (numbers - mean) / (std + 0.001))
 
 
-def test_mnist_is_between_0_and_1(shared):
-    if not (shared / "mnist").is_dir():
-        pytest.skip(f"MNIST is not in {shared}")
-    dataset = load("mnist", shared)
+@pytest.mark.integration
+def test_mnist_is_between_0_and_1(datasets: Path) -> None:
+    if not (datasets / "mnist").is_dir():
+        pytest.skip(f"put the files of MNIST into {datasets}/mnist to run this test")
+    dataset = load("mnist", datasets)
     assert dataset.inputs.shape == (70_000, 1, 28, 28)
-    assert (dataset.inputs.min(), dataset.inputs.max()) == (0, 1)
+    assert [limit.item() for limit in dataset.inputs.aminmax()] == [0, 1]
     assert dataset.targets[:5].tolist() == [5, 0, 4, 1, 9]
     assert dataset.targets[60_000:60_005].tolist() == [7, 2, 1, 0, 4]
     assert len(dataset.only_train()) == 60_000
-    assert set(check("mnist", shared).values()) == {"ok"}
-    assert all(path.parent == shared / "mnist" for path in fetch("mnist", shared).values())
+    assert set(check("mnist", datasets).values()) == {"ok"}
+    assert all(path.parent == datasets / "mnist" for path in fetch("mnist", datasets).values())
 
 
 @pytest.mark.slow
-def test_cifar10_has_normalised_channels(shared):
-    if not list(shared.glob("cifar-10-b*")):
-        pytest.skip(f"CIFAR-10 is not in {shared}")
-    dataset = load("cifar10", shared)
+def test_cifar10_has_normalised_channels(datasets: Path) -> None:
+    if not list(datasets.glob("cifar-10-b*")):
+        pytest.skip(f"put CIFAR-10's cifar-10-binary.tar.gz into {datasets} to run this test")
+    dataset = load("cifar10", datasets)
     train = dataset.only_train()
     assert dataset.inputs.shape == (60_000, 3, 32, 32)
     assert train.targets.bincount().tolist() == [5000] * 10
@@ -108,10 +112,10 @@ def test_cifar10_has_normalised_channels(shared):
     assert train.inputs.mean((0, 2, 3)).abs().max() < 1e-3
     # The constants are means of the deviations of each image, hence not quite 1.
     assert (train.inputs.std((0, 2, 3)) - 1.23).abs().max() < 0.1
-    assert set(check("cifar10", shared).values()) == {"ok"}
+    assert set(check("cifar10", datasets).values()) == {"ok"}
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(
         ValueError,
         match=r"^unknown dataset 'mnits'; did you mean 'mnist'\? known: mnist, .*, package\.module:object\.$",
@@ -122,18 +126,18 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
             function("mnits")
 
 
-def test_options_are_only_for_callables():
+def test_options_are_only_for_callables() -> None:
     with pytest.raises(ValueError, match=r"^`options` are for `package.module:object`, but 'mnist' got size\.$"):
         load("mnist", size=3)
 
 
-def test_a_callable_makes_the_dataset_or_the_federation():
+def test_a_callable_makes_the_dataset_or_the_federation() -> None:
     assert len(load(f"{__name__}:toy", num_train=2).only_train()) == 2
     assert load(f"{__name__}:toy_federation", size=5).num_clients == 1
-    assert len(load(f"{__name__}:from_folder", name="letters", folder="abc")) == 10  # names that `load` has too
+    assert len(load(f"{__name__}:from_folder", name="letters", folder="abc").targets) == 10  # names that `load` has too
 
 
-def from_folder(name, folder):
+def from_folder(name: str, folder: str) -> Dataset:
     return toy(inputs=torch.zeros(len(name + folder), 1), targets=torch.zeros(len(name + folder)).long())
 
 
@@ -147,15 +151,20 @@ def from_folder(name, folder):
         ("builtins:dict", "must return a Dataset or a Federation, got dict."),
     ],
 )
-def test_a_name_that_gives_no_data_is_refused(name, message):
+def test_a_name_that_does_not_give_data_is_refused(name: str, message: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011
         load(name)
     assert str(error.value) == f"dataset {name!r} {message}"
 
 
-def test_a_file_of_ones_own_is_loaded_as_it_is(tmp_path):
+def test_a_users_file_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
-    np.savez(path, inputs=np.arange(6, dtype=np.uint8).reshape(3, 2), targets=np.int8([0, 4, 1]), client=[7, 7, 9])
+    np.savez(
+        path,
+        inputs=np.arange(6, dtype=np.uint8).reshape(3, 2),
+        targets=np.array([0, 4, 1], dtype=np.int8),
+        client=[7, 7, 9],
+    )
     dataset = load(str(path))
     assert torch.equal(dataset.inputs, torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]))
     assert dataset.targets.tolist() == [0, 4, 1]
@@ -183,7 +192,7 @@ def test_a_file_of_ones_own_is_loaded_as_it_is(tmp_path):
         ),
     ],
 )
-def test_a_wrong_file_of_ones_own_is_refused(tmp_path, arrays, message):
+def test_an_invalid_users_file_is_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     path = tmp_path / "mine.npz"
     np.savez(path, **arrays)
     with pytest.raises(DataError, match="^" + message.format(path=path)):
@@ -191,7 +200,7 @@ def test_a_wrong_file_of_ones_own_is_refused(tmp_path, arrays, message):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 half", b"anything"])
-def test_what_is_no_such_file_is_refused(tmp_path, content):
+def test_a_file_that_is_not_npz_is_refused(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "mine.npz"
     if content is not None:
         path.write_bytes(content)
@@ -199,7 +208,7 @@ def test_what_is_no_such_file_is_refused(tmp_path, content):
         npz(path)
 
 
-def test_an_array_alone_is_refused(tmp_path):
+def test_an_array_alone_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     with path.open("wb") as file:
         np.save(file, np.zeros(3))
@@ -214,14 +223,14 @@ def test_an_array_alone_is_refused(tmp_path):
         (bytes([0, 0, 8, 1, 0, 0, 0, 3, 7]), "labels must have 3 values after its header, got 1."),
     ],
 )
-def test_what_is_no_idx_file_is_refused(content, message):
+def test_an_invalid_idx_file_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(DataError) as error:
         parse("labels", content)
     assert str(error.value) == message
 
 
 @pytest.mark.parametrize("kind", [np.str_, np.bytes_])
-def test_targets_that_are_text_become_classes_in_sorted_order(tmp_path, kind):
+def test_targets_that_are_text_become_classes_in_sorted_order(tmp_path: Path, kind: type[np.generic]) -> None:
     np.savez(tmp_path / "mine.npz", inputs=np.eye(4), targets=np.array(["dog", "cat", "eel", "dog"], dtype=kind))
     dataset = npz(tmp_path / "mine.npz")
     assert dataset.targets.tolist() == [1, 0, 2, 1]
@@ -229,11 +238,11 @@ def test_targets_that_are_text_become_classes_in_sorted_order(tmp_path, kind):
     assert dataset.num_classes == 3
 
 
-def broken(**options):
+def broken(**options: object) -> Dataset:
     raise RuntimeError("no\nnetwork")
 
 
-def test_an_exception_inside_a_callable_is_one_sentence_with_its_name():
+def test_an_exception_inside_a_callable_is_one_sentence_with_its_name() -> None:
     with pytest.raises(DataError) as error:
         load(f"{__name__}:broken")
     wanted = "must return a Dataset or a Federation"

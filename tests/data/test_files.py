@@ -7,9 +7,11 @@ import lzma
 import os
 import socket
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -17,7 +19,7 @@ from fedfv.data import DataError
 from fedfv.data._checked import contents, members
 from fedfv.data._download import download
 from fedfv.data._files import Files, locate, places, read, status
-from tests.data.conftest import Web
+from tests.data.conftest import Answer, Web
 
 ONE, TWO = b"one" * 5000, b"two" * 7000
 DIGESTS = {"one": hashlib.sha256(ONE).hexdigest(), "two": hashlib.sha256(TWO).hexdigest()}
@@ -29,7 +31,7 @@ def everything(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def archive(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
+def archive(files: dict[str, bytes], mode: Literal["w:gz", "w:xz"] = "w:gz") -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as tar:
         for name, content in files.items():
@@ -45,7 +47,7 @@ GOOD = {"toys/two": TWO, "toys/readme": b"hello", "toys/one": ONE}
 @pytest.mark.parametrize(
     ("suffix", "compress"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)], ids=["plain", "gz", "xz"]
 )
-def test_files_are_read_plain_or_compressed(tmp_path, suffix, compress):
+def test_files_are_read_plain_or_compressed(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
     (tmp_path / "toys").mkdir()
     for name, content in (("one", ONE), ("two", TWO)):
         (tmp_path / "toys" / (name + suffix)).write_bytes(compress(content))
@@ -53,19 +55,21 @@ def test_files_are_read_plain_or_compressed(tmp_path, suffix, compress):
     assert status(LOOSE, tmp_path) == {"one": "ok", "two": "ok"}
 
 
-def test_the_given_folder_comes_before_the_variable_and_the_cache(tmp_path, cache, monkeypatch):
+def test_the_given_folder_comes_before_the_variable_and_the_cache(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FEDFV_DATA", str(tmp_path))
     assert places(None)[:2] == [tmp_path, cache]
     (tmp_path / "given").mkdir()
     assert places(tmp_path / "given")[:2] == [tmp_path / "given", cache]
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^`folder` or FEDFV_DATA must be a folder, got .*/nowhere\.$"):
         read(LOOSE, tmp_path / "nowhere")
 
 
-def test_a_file_with_other_contents_is_refused(tmp_path):
+def test_a_file_with_other_contents_is_refused(tmp_path: Path) -> None:
     (tmp_path / "toys").mkdir()
     (tmp_path / "toys/one").write_bytes(ONE)
     (tmp_path / "toys/two").write_bytes(ONE)
@@ -78,19 +82,19 @@ def test_a_file_with_other_contents_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_a_file_cut_short_is_refused(tmp_path, suffix, compress):
+def test_a_file_cut_short_is_refused(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
     path = tmp_path / f"one{suffix}"
     path.write_bytes(compress(ONE)[:-20])
     with pytest.raises(DataError, match=rf"one{suffix} must be a whole file, but reading it failed: "):
         contents(path, DIGESTS["one"])
 
 
-def test_what_is_missing_is_said_to_be_missing_and_not_fetched(tmp_path):
+def test_missing_files_are_reported_and_not_fetched(tmp_path: Path) -> None:
     assert status(LOOSE, tmp_path) == {"one": "missing", "two": "missing"}
     assert status(PACKED, tmp_path) == {"one": "missing", "two": "missing"}
 
 
-def test_only_the_missing_files_are_downloaded_and_only_once(tmp_path, cache, web: Web):
+def test_only_the_missing_files_are_downloaded_and_only_once(tmp_path: Path, cache: Path, web: Web) -> None:
     (tmp_path / "toys").mkdir()
     (tmp_path / "toys/one").write_bytes(ONE)
     web.pages["/two.gz"] = gzip.compress(TWO)
@@ -114,6 +118,7 @@ def silent(handler: BaseHTTPRequestHandler) -> None:
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
     handler.wfile.flush()
+    assert isinstance(handler.server, Web)
     handler.server.over.wait(5)
 
 
@@ -141,7 +146,9 @@ def closed_port() -> int:
     ],
     ids=["not there", "truncated", "silent", "wrong sum", "cut short", "another thing"],
 )
-def test_a_bad_mirror_is_named_and_the_next_one_asked(tmp_path, web: Web, page, reason):
+def test_a_bad_mirror_is_named_and_the_next_one_asked(
+    tmp_path: Path, web: Web, page: bytes | Answer | None, reason: str
+) -> None:
     if page is not None:
         web.pages["/bad/one.gz"] = page
     path = tmp_path / "one.gz"
@@ -156,19 +163,19 @@ def test_a_bad_mirror_is_named_and_the_next_one_asked(tmp_path, web: Web, page, 
     assert contents(path, DIGESTS["one"]) == ONE
 
 
-def test_a_dead_first_mirror_does_not_matter(cache, web: Web):
+def test_a_dead_first_mirror_does_not_matter(cache: Path, web: Web) -> None:
     web.pages |= {"/one.gz": gzip.compress(ONE), "/two.gz": gzip.compress(TWO)}
     files = replace(LOOSE, mirrors=(f"http://127.0.0.1:{closed_port()}/", web.url))
     assert read(files) == {"one": ONE, "two": TWO}
 
 
-def test_a_server_need_not_say_how_much_will_come(cache, web: Web):
+def test_a_server_may_omit_the_content_length(cache: Path, web: Web) -> None:
     web.pages |= {"/one.gz": unmeasured, "/two.gz": gzip.compress(TWO)}
     assert read(replace(LOOSE, mirrors=(web.url,))) == {"one": ONE, "two": TWO}
 
 
 @pytest.mark.parametrize("files", [LOOSE, PACKED])
-def test_a_failed_download_leaves_nothing_behind(cache, web: Web, files):
+def test_a_failed_download_leaves_nothing_behind(cache: Path, web: Web, files: Files) -> None:
     web.pages |= {"/one.gz": gzip.compress(ONE), "/two.gz": gzip.compress(ONE)}
     web.pages["/toys.tar.gz"] = archive({"toys/one": ONE, "toys/two": ONE})
     with pytest.raises(DataError, match="no mirror has it"):
@@ -176,12 +183,12 @@ def test_a_failed_download_leaves_nothing_behind(cache, web: Web, files):
     assert list(cache.iterdir()) == []
 
 
-def test_files_without_a_mirror_say_so():
+def test_files_without_a_mirror_say_so() -> None:
     with pytest.raises(DataError, match=r"^one.gz must be downloaded, but no mirror has it \(there is none\)\.$"):
         read(LOOSE)
 
 
-def test_an_archive_is_downloaded_and_kept_unpacked(cache, web: Web):
+def test_an_archive_is_downloaded_and_kept_unpacked(cache: Path, web: Web) -> None:
     web.pages["/toys.tar.gz"] = archive(GOOD)
     files = replace(PACKED, mirrors=(f"{web.url}nowhere/", web.url))
     assert read(files) == read(files) == {"one": ONE, "two": TWO}
@@ -189,10 +196,10 @@ def test_an_archive_is_downloaded_and_kept_unpacked(cache, web: Web):
     assert everything(cache) == ["toys/one", "toys/two"]
 
 
-@pytest.mark.parametrize("compression", ["gz", "xz"])
-def test_an_archive_in_the_folder_is_unpacked_once(tmp_path, cache, compression):
-    path = tmp_path / f"toys.tar.{compression}"
-    path.write_bytes(archive(GOOD, f"w:{compression}"))
+@pytest.mark.parametrize("mode", ["w:gz", "w:xz"])
+def test_an_archive_in_the_folder_is_unpacked_once(tmp_path: Path, cache: Path, mode: Literal["w:gz", "w:xz"]) -> None:
+    path = tmp_path / f"toys.tar.{mode[2:]}"
+    path.write_bytes(archive(GOOD, mode))
     assert status(PACKED, tmp_path) == {"one": "ok", "two": "ok"}
     assert not cache.exists()
     assert read(PACKED, tmp_path) == {"one": ONE, "two": TWO}
@@ -215,7 +222,7 @@ def test_an_archive_in_the_folder_is_unpacked_once(tmp_path, cache, compression)
     ],
     ids=["cut gz", "cut xz", "no tar", "leaves its folder", "member missing", "wrong sum"],
 )
-def test_a_bad_archive_is_refused_and_nothing_kept(tmp_path, cache, packed, reason):
+def test_a_bad_archive_is_refused_and_nothing_kept(tmp_path: Path, cache: Path, packed: bytes, reason: str) -> None:
     (tmp_path / "toys.tar.gz").write_bytes(packed)
     with pytest.raises(DataError, match=reason):
         read(PACKED, tmp_path)
@@ -223,7 +230,7 @@ def test_a_bad_archive_is_refused_and_nothing_kept(tmp_path, cache, packed, reas
     assert "wrong" in status(PACKED, tmp_path).values()
 
 
-def test_a_link_in_an_archive_is_not_a_file(tmp_path):
+def test_a_link_in_an_archive_is_not_a_file(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         link = tarfile.TarInfo("toys/one")
@@ -235,14 +242,14 @@ def test_a_link_in_an_archive_is_not_a_file(tmp_path):
         list(members(path, {"one": DIGESTS["one"]}))
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path, cache):
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "toys.tar.gz").write_bytes(archive(GOOD))
     cache.parent.write_text("in the way")
     with pytest.raises(DataError, match=rf"^{cache} must be a folder that can be written to, but: "):
         read(PACKED, tmp_path)
 
 
-def test_a_download_replaces_nothing_before_it_is_whole(cache, web: Web):
+def test_an_incomplete_download_replaces_nothing(cache: Path, web: Web) -> None:
     """Two that download at once each rename a whole file over the other's."""
     seen = []
 

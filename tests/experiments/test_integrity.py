@@ -42,7 +42,8 @@ def records_of(directory: Path) -> bytes:
 # One process, one directory
 
 
-def test_of_ten_concurrent_starts_one_runs_and_nine_name_its_process(tmp_path: Path, data: Path) -> None:
+@pytest.mark.integration
+def test_one_of_ten_concurrent_starts_runs_and_the_others_name_its_process(tmp_path: Path, data: Path) -> None:
     run(small(data, rounds=300), tmp_path / "alone")
     (tmp_path / "small.toml").write_text(tomli_w.dumps(tables(data, rounds=300)))
     command = [sys.executable, "-m", "fedfv", "run", "small.toml", "--out", "run"]
@@ -76,7 +77,7 @@ def test_a_directory_in_use_is_refused_also_to_the_same_process(tmp_path: Path, 
 # Reading does not write
 
 
-def test_reading_a_run_that_goes_on_changes_nothing_of_it(tmp_path: Path, data: Path) -> None:
+def test_reading_an_active_run_does_not_change_its_files(tmp_path: Path, data: Path) -> None:
     run(small(data), tmp_path / "alone")
     counts: list[int] = []
 
@@ -91,7 +92,7 @@ def test_reading_a_run_that_goes_on_changes_nothing_of_it(tmp_path: Path, data: 
     assert records_of(tmp_path / "run") == records_of(tmp_path / "alone")
 
 
-def test_what_the_owner_does_not_cut_keeps_its_bytes_and_its_date(tmp_path: Path, data: Path) -> None:
+def test_starting_a_finished_run_again_does_not_touch_its_records(tmp_path: Path, data: Path) -> None:
     run(small(data), tmp_path / "run")
     before = (tmp_path / "run" / "records.jsonl").stat().st_mtime_ns
     run(small(data), tmp_path / "run")
@@ -142,7 +143,7 @@ def test_resume_refuses_another_model(tmp_path: Path, data: Path, monkeypatch: p
     run(experiment, tmp_path / "run")
 
 
-def test_records_without_a_fingerprint_are_gone_on_with(tmp_path: Path, data: Path) -> None:
+def test_a_run_without_a_fingerprint_resumes(tmp_path: Path, data: Path) -> None:
     run(small(data), tmp_path / "alone")
     interrupted(small(data), tmp_path / "run")
     opening, *others = records_of(tmp_path / "run").splitlines()
@@ -169,7 +170,7 @@ def diverging(data: Path, **changes: Any) -> Any:
     return small(data, **{"training": {"lr": 1e30, "batch_size": 10}, **changes})
 
 
-def test_a_run_that_diverges_says_where_and_what_helps_and_keeps_its_records(tmp_path: Path, data: Path) -> None:
+def test_a_diverging_run_names_the_round_and_a_remedy_and_keeps_its_records(tmp_path: Path, data: Path) -> None:
     sentence = (
         r"run diverged in round \d+: the \w+ of clients \d.* not finite. A smaller `training.lr` than 1e\+30 usually"
     )
@@ -198,6 +199,7 @@ def write_sweep(folder: Path, data: Path, rates: list[float], **changes: Any) ->
     (folder / "swept.toml").write_text(tomli_w.dumps({**tables(data, **changes), "grid": grid}))
 
 
+@pytest.mark.integration
 def test_a_sweep_goes_on_without_the_diverged_and_ranks_them_last(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +230,7 @@ def test_validation_examples_are_evaluated_and_recorded(tmp_path: Path, data: Pa
     assert accuracies != place.records()[-1].test.accuracies
 
 
-def test_a_federation_without_validation_examples_has_no_such_records(tmp_path: Path, data: Path) -> None:
+def test_a_federation_without_validation_examples_has_no_validation_records(tmp_path: Path, data: Path) -> None:
     partition = {"kind": "by-column", "fractions": [0.8, 0.0, 0.2]}
     place = run(small(data, partition=partition), tmp_path / "run")
     assert not any(record.validation is not None for record in place.records())
@@ -255,6 +257,11 @@ def _toml(folder: Path, data: Path) -> Path:
     return folder / "small.toml"
 
 
+def mean_accuracy(scores: list[Any]) -> float:
+    return torch.tensor([each.accuracies for each in scores], dtype=torch.double).mean().item()
+
+
+@pytest.mark.integration
 def test_settings_are_chosen_on_validation_examples_unless_asked_otherwise(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,15 +279,16 @@ def test_settings_are_chosen_on_validation_examples_unless_asked_otherwise(
     for setting, value in zip(ranking["settings"], values, strict=True):
         folder = Path("sweeps/swept/runs") / setting["setting"]
         lasts = [RunDirectory(folder / f"seed-{seed}").records()[-1] for seed in (0, 1)]
-        assert value == pytest.approx(np.mean([last.validation.accuracies for last in lasts]), abs=1e-6)
+        assert value == pytest.approx(mean_accuracy([last.validation for last in lasts]), abs=1e-6)
         assert setting["metrics"]["mean"]["mean"] == pytest.approx(
-            np.mean([last.test.accuracies for last in lasts]), abs=1e-6
+            mean_accuracy([last.test for last in lasts]), abs=1e-6
         )
     assert "mean on validation" in Path("sweeps/swept/ranking.md").read_text()
     ranking, values = ranked("--rank-on", "test")
     assert values == [setting["metrics"]["mean"]["mean"] for setting in ranking["settings"]]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("metric", METRICS)
 def test_settings_can_be_ranked_by_every_metric(
     metric: str, ranked_sweep: Path, monkeypatch: pytest.MonkeyPatch
@@ -304,6 +312,7 @@ def ranked_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.integration
 def test_a_sweep_without_validation_examples_says_so_before_it_runs(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +324,7 @@ def test_a_sweep_without_validation_examples_says_so_before_it_runs(
     assert main(["sweep", "swept.toml", "--rank-on", "test"]) == 0
 
 
+@pytest.mark.integration
 def test_a_second_sweep_in_the_same_folder_names_the_process_of_the_first(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

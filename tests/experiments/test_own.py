@@ -96,6 +96,7 @@ def records_of(directory: Path) -> bytes:
     return (directory / "records.jsonl").read_bytes()
 
 
+@pytest.mark.integration
 def test_killed_and_resumed_by_its_directory_a_run_of_ones_own_classes_is_the_same(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_killed_and_resumed_by_its_directory_a_run_of_ones_own_classes_is_the_sa
     assert RunDirectory("whole").records()[0].opening.sizes["train"] == [28] * 5
 
 
+@pytest.mark.integration
 def test_a_sweep_takes_ones_own_classes_and_options_of_ones_own_data(folder: Path) -> None:
     grid = {
         "partition": [{"kind": "own:EveryOther", "num_clients": 4}, {"kind": "iid", "num_clients": 4}],
@@ -142,8 +144,8 @@ def test_an_experiment_with_ones_own_classes_comes_back_from_toml_as_it_was(fold
     own = {"kind": f"{folder}/own:EveryOther", "num_clients": 5, "note": "a/b", "shares": [1, 2]}
     experiment = small(folder / "data.npz", partition=own, sampling={"kind": f"{folder}/own:InTurn"})
     assert Experiment.from_toml(experiment.to_toml()) == experiment
-    assert experiment.partition.note == Path("a/b")  # type: ignore[union-attr]
-    assert experiment.partition.shares == (1, 2)  # type: ignore[union-attr]
+    assert experiment.partition.note == Path("a/b")
+    assert experiment.partition.shares == (1, 2)
     assert experiment.to_dict()["partition"] == own
 
 

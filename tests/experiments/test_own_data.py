@@ -14,7 +14,8 @@ from fedfv.sampling import Everyone
 
 
 def made(rows: int = 60, federated: bool = False) -> Dataset | Federation:
-    dataset = Dataset(torch.rand(rows, 8), torch.arange(rows) % 3, num_classes=3)
+    inputs = torch.rand(rows, 8, generator=torch.Generator().manual_seed(0))
+    dataset = Dataset(inputs, torch.arange(rows) % 3, num_classes=3)
     return federate(dataset, OneClassEach()) if federated else dataset
 
 

@@ -57,7 +57,8 @@ class Pairs:
         chosen = rng(seed, "pairs", round).choice(len(sizes), 2, replace=False)
         if round < self.since or not self.fails:
             return torch.from_numpy(chosen)
-        return {"ids": torch.tensor([0, len(sizes)]), "twice": torch.tensor([1, 1]), "list": [0, 1]}[self.fails]
+        wrong: dict[str, Any] = {"ids": torch.tensor([0, len(sizes)]), "twice": torch.tensor([1, 1]), "list": [0, 1]}
+        return wrong[self.fails]
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.integration
 def test_a_class_of_a_script_is_found_again_by_the_script_and_by_the_command(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     for rounds in ("2", "3"):  # the second goes on with the first
@@ -159,7 +161,7 @@ def test_a_class_of_a_script_is_found_again_by_the_script_and_by_the_command(tmp
         ({"sampling": Pairs(fails="list")}, "`sampling` must give an int64 tensor of distinct ids from 0 to 3, got [0"),
     ],
 )
-def test_what_is_wrong_with_ones_own_code_is_said_in_one_sentence_before_anything_is_written(
+def test_errors_in_user_code_give_one_sentence_before_anything_is_written(
     tmp_path: Path, data: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}") as caught:
@@ -168,13 +170,13 @@ def test_what_is_wrong_with_ones_own_code_is_said_in_one_sentence_before_anythin
     assert not (tmp_path / "run").exists()
 
 
-def test_a_sampler_that_fails_in_a_later_round_keeps_the_records_of_those_before(tmp_path: Path, data: Path) -> None:
+def test_a_sampler_that_fails_in_a_later_round_keeps_earlier_records(tmp_path: Path, data: Path) -> None:
     with pytest.raises(ConfigError, match=r"^`sampling` must give an int64 tensor of distinct ids from 0 to 3, got "):
         run(own_experiment(data, sampling=Pairs(fails="ids", since=5)), tmp_path / "run")
     assert RunDirectory(tmp_path / "run").rounds_done() == 5
 
 
-def test_a_class_inside_a_function_has_no_name_to_write_down(tmp_path: Path, data: Path) -> None:
+def test_a_class_inside_a_function_is_refused_since_it_cannot_be_imported(tmp_path: Path, data: Path) -> None:
     @dataclass(frozen=True)
     class Local(Pairs):
         pass

@@ -109,9 +109,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "sentence"), BAD, ids=[sentence for _, sentence in BAD])
-def test_what_makes_no_sense_is_refused_in_one_sentence_that_names_the_key(
-    changes: dict[str, Any], sentence: str
-) -> None:
+def test_invalid_values_are_refused_in_one_sentence_that_names_the_key(changes: dict[str, Any], sentence: str) -> None:
     wrong = copy.deepcopy(GOOD)
     for key, value in changes.items():
         table, _, name = key.rpartition(".")
@@ -125,7 +123,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence_that_names_the_key(
     assert "\n" not in str(caught.value)
 
 
-def test_text_that_is_no_toml_is_refused() -> None:
+def test_invalid_toml_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^this is not TOML: "):
         Experiment.from_toml("rounds = = 3")
 
@@ -135,7 +133,7 @@ def test_text_that_is_no_toml_is_refused() -> None:
     "partition", [IID(num_clients=3), LabelShards(num_clients=4), Dirichlet(num_clients=5, concentration=0.1)], ids=str
 )
 @pytest.mark.parametrize(
-    "sampling", [Uniform(count=2), Everyone(dropout=0.5), Availability(pattern=[[1, 0], [0, 1]])], ids=str
+    "sampling", [Uniform(count=2), Everyone(dropout=0.5), Availability(pattern=((1, 0), (0, 1)))], ids=str
 )
 def test_an_experiment_comes_back_from_toml_as_it_was(rule: Any, partition: Any, sampling: Any) -> None:
     experiment = Experiment(
@@ -160,7 +158,7 @@ def test_an_experiment_in_python_is_checked_like_one_in_toml() -> None:
 
 
 @pytest.mark.parametrize("name", bundled())
-def test_bundled_experiments_can_be_read_and_say_what_they_show(name: str) -> None:
+def test_bundled_experiments_are_valid_and_have_descriptions(name: str) -> None:
     assert bundled()[name].startswith("# ")
     Experiment.from_toml(bundled()[name])
 
@@ -189,7 +187,7 @@ MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("cls", "fields", "sentence"), MISTAKES, ids=[sentence for _, _, sentence in MISTAKES])
-def test_mistakes_in_python_get_the_sentences_of_those_in_toml(cls: Any, fields: dict[str, Any], sentence: str) -> None:
+def test_mistakes_in_python_give_the_same_sentences_as_in_toml(cls: Any, fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}") as caught:
         cls(**fields)
     assert cls in (LocalSGD, LabelShards) or type(caught.value) is ConfigError
@@ -202,12 +200,12 @@ def plain_function(dataset: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("key", ["partition", "sampling"])
 @pytest.mark.parametrize("value", ["iid", FedAvg(), {"kind": "iid"}, plain_function, IID, Everyone], ids=repr)
-def test_what_is_no_object_of_a_partition_or_sampler_is_refused(key: str, value: Any) -> None:
+def test_classes_and_other_objects_are_refused_as_partition_or_sampler(key: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=rf"^`{key}` must be an object of \w+, .* or of a frozen dataclass whose "):
         Experiment(**{**GIVEN, key: value})
 
 
-def test_a_sampler_is_no_partition_and_a_partition_no_sampler() -> None:
+def test_a_sampler_is_refused_as_partition_and_a_partition_as_sampler() -> None:
     for key, value in [("partition", Everyone()), ("sampling", IID(num_clients=3)), ("sampling", None)]:
         with pytest.raises(ConfigError, match=f"^`{key}` must be an object of "):
             Experiment(**{**GIVEN, key: value})
@@ -215,7 +213,7 @@ def test_a_sampler_is_no_partition_and_a_partition_no_sampler() -> None:
 
 def test_fields_without_their_names_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"^fields of Model must be given by name, such as name=\.\.\.$"):
-        Model("mlp")  # type: ignore[misc]
+        Model("mlp")  # type: ignore[call-arg]  # the mistake that is tested
 
 
 def test_specifications_can_be_pickled_replaced_and_compared() -> None:

@@ -5,15 +5,16 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-import tomli_w
 
 from fedfv.experiments import RunDirectory, run
 from fedfv.reports import page_of, read_runs
-from tests.experiments.helpers import small, tables, write_data
-from tests.experiments.test_run import RULES
+from tests.aggregators.cases import first_of_each_rule
+from tests.experiments.helpers import small, write_data
 
 KILLS, ROUNDS = 5, 4000  # kills of each rule; rounds that take a process some seconds
 
@@ -55,28 +56,31 @@ def launch(folder: Path) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", RULES)
-def test_starts_kills_and_readers_change_nothing(tmp_path: Path, rule: str) -> None:
-    aggregator = {"name": rule, **RULES[rule]}
-    data = write_data(tmp_path / "data.npz")
-    run(small(data, rounds=ROUNDS, aggregator=aggregator), tmp_path / "quiet")
-    (tmp_path / "small.toml").write_text(tomli_w.dumps(tables(data, rounds=ROUNDS, aggregator=aggregator)))
+@first_of_each_rule
+def test_starts_kills_and_readers_change_nothing(tmp_path: Path, rule: Any) -> None:
+    experiment = replace(small(write_data(tmp_path / "data.npz"), rounds=ROUNDS), aggregator=rule)
+    run(experiment, tmp_path / "quiet")
+    (tmp_path / "small.toml").write_text(experiment.to_toml())
     reader = Reader(tmp_path / "run")
+    moments: list[float] = []
     reader.start()
     try:
         for _ in range(KILLS):
+            moments.append(random.uniform(0.5, 6.0))  # while it imports, builds, runs, writes, or after its end
             child = launch(tmp_path)
-            time.sleep(random.uniform(0.5, 6.0))  # while it imports, builds, runs, writes, or after its end
+            time.sleep(moments[-1])
             child.kill()
             child.communicate()
         children = [launch(tmp_path) for _ in range(10)]
         pids = [child.pid for child in children]
         outcomes = [(child, child.communicate()[1]) for child in children]
         for child, said in outcomes:
-            assert child.returncode == 0 or any(f"run is in use by process {pid};" in said for pid in pids), said
+            refused = any(f"run is in use by process {pid};" in said for pid in pids)
+            assert child.returncode == 0 or refused, f"killed after {moments} s: {said}"
     finally:
         reader.stopped.set()
         reader.join()
-    assert reader.failures == []
-    assert reader.pages > 0
-    assert (tmp_path / "run/records.jsonl").read_bytes() == (tmp_path / "quiet/records.jsonl").read_bytes()
+    assert reader.failures == [], f"killed after {moments} s"
+    assert reader.pages > 0, f"killed after {moments} s"
+    quiet, killed = ((tmp_path / name / "records.jsonl").read_bytes() for name in ("quiet", "run"))
+    assert killed == quiet, f"killed after {moments} s"

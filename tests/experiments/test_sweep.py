@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fedfv.experiments import ConfigError, bundled, settings_of
+from fedfv.sampling import Uniform
 from tests.experiments.helpers import tables, write_data
 
 
@@ -30,6 +31,7 @@ def test_lists_are_multiplied_and_tables_are_merged(tmp_path: Path) -> None:
     assert settings[0].label == "lr=0.5, fedavg, sampling.count=1"
     first, last = settings[0].experiments[0], settings[-1].experiments[0]
     assert (first.training.lr, first.training.batch_size) == (0.5, 10)
+    assert isinstance(last.sampling, Uniform)
     assert (last.training.lr, last.training.batch_size, last.sampling.count) == (0.25, 2, 2)
     assert last.aggregator.lr == 0.25  # the clients' learning rate reaches the rule that needs it
     places = {path for setting in settings for path in setting.runs(Path("out"))}
@@ -48,11 +50,12 @@ def test_lists_are_multiplied_and_tables_are_merged(tmp_path: Path) -> None:
         ({"aggregator": [{"name": "fedavg"}], "training.lrr": [1]}, r"unknown key in \[training\] 'lrr'"),
     ],
 )
-def test_what_is_wrong_with_a_grid_is_said_in_a_sentence(tmp_path: Path, lists: Any, sentence: str) -> None:
+def test_an_invalid_grid_is_refused_in_one_sentence(tmp_path: Path, lists: Any, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         settings_of(grid(tmp_path, **lists))
 
 
+@pytest.mark.integration
 def test_the_papers_grids_are_all_that_its_table_1_lists() -> None:
     for name, count in (("grid-fashion-mnist", 22), ("grid-cifar10", 37), ("grid-mnist", 37)):
         settings = settings_of(tomllib.loads(bundled("sweeps")[name]))

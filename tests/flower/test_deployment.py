@@ -59,7 +59,7 @@ def final(directory: Path) -> torch.Tensor:
 
 
 def replied(directory: Path) -> list[list[int]]:
-    return [record.replied for record in RunDirectory(directory).records()[1:]]
+    return [record.replied or [] for record in RunDirectory(directory).records()[1:]]
 
 
 def wait_for_round(directory: Path, round: int) -> None:
@@ -69,7 +69,7 @@ def wait_for_round(directory: Path, round: int) -> None:
         time.sleep(0.1)
 
 
-def test_a_run_is_what_the_rule_alone_makes_of_the_same_replies(federation: Loopback, tmp_path: Path) -> None:
+def test_a_run_equals_the_rule_applied_to_the_same_replies(federation: Loopback, tmp_path: Path) -> None:
     number = federation.submit(APP, {"directory": str(tmp_path / "run")})
     assert federation.wait(number, 120) == "finished:completed"
     assert replied(tmp_path / "run") == 3 * [[0, 1, 2]]
@@ -117,7 +117,7 @@ def test_a_client_that_was_killed_is_protected_by_the_history(federation: Loopba
 
 
 def test_the_example_over_tls_equals_the_simulator(tmp_path: Path) -> None:
-    command = [sys.executable, LOOPBACK, "--tls", "--rounds", "1", "--out", tmp_path / "runs"]
+    command = [sys.executable, str(LOOPBACK), "--tls", "--rounds", "1", "--out", str(tmp_path / "runs")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FedFV(alpha=0.667, tau=0)" in done.stdout

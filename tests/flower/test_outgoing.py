@@ -20,7 +20,12 @@ def test_a_model_is_made_into_arrays_once_for_each_round_and_twice_with_a_mean(
 ) -> None:
     """For training, for evaluation at the clients and for that at the server together."""
     calls, record = [], Layout.record
-    monkeypatch.setattr(Layout, "record", lambda *arguments: calls.append(1) or record(*arguments))
+
+    def counted(*arguments: Any) -> ArrayRecord:
+        calls.append(arguments)
+        return record(*arguments)
+
+    monkeypatch.setattr(Layout, "record", counted)
     strategy = FairStrategy(rule, len(SIZES), evaluate_fraction=1, wait=0)
     grid = LocalGrid(make_app(make_federation(), LocalSGD(), seed=0), len(SIZES))
     model = ArrayRecord(make_model().state_dict())

@@ -55,7 +55,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_what_is_written_is_read_again(record: Record) -> None:
+def test_a_written_record_is_read_back_unchanged(record: Record) -> None:
     line = record.to_json()
     assert "\n" not in line
     assert Record.from_json(line) == record

@@ -3,6 +3,7 @@
 import gc
 import itertools
 import weakref
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -12,15 +13,16 @@ from fedfv.core import ACCURACY, NO_BUFFERS, TRAINED_LOSS, Measure, Replies
 from fedfv.data import Federation, Index
 from fedfv.models import build_model, flatten, flatten_buffers
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, evaluate
+from tests.helpers import updates_of
 
 IMAGE = (1, 20, 20)
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "softmax-regression": {"name": "softmax-regression"},
     "mlp": {"name": "mlp", "hidden": [9, 7]},
     "paper-cnn": {"name": "paper-cnn"},
     "cnn": {"name": "cnn", "width": 8},
 }
-MEASURES = {
+MEASURES: dict[str, Measure | None] = {
     "accuracies": ACCURACY,
     "trained_losses": TRAINED_LOSS,
     "squares": Measure(lambda seen: seen.losses**2),
@@ -50,7 +52,7 @@ def make_federation(sizes: list[int], shape: tuple[int, ...] = (12,), classes: i
     )
 
 
-def make_model(federation: Federation, **options) -> nn.Module:
+def make_model(federation: Federation, **options: Any) -> nn.Module:
     return build_model(
         **options, input_shape=tuple(federation.inputs.shape[1:]), num_classes=federation.num_classes, seed=1
     ).double()
@@ -73,10 +75,11 @@ def assert_equal(fast: Replies, plain: Replies) -> None:
 def test_batched_clients_equal_looped_ones(model: str, local: LocalSGD, loss: str) -> None:
     federation = make_federation([6, 3, 11, 8, 1], shape=IMAGE)
     module = make_model(federation, **MODELS[model])
-    settings = {"federation": federation, "model": module, "local": local, "loss": loss, "measures": MEASURES}
+    settings: dict[str, Any] = {"local": local, "loss": loss, "measures": MEASURES}
     chosen = torch.tensor([3, 0, 4, 2])
     arguments = (7, chosen, flatten(module), NO_BUFFERS)
-    assert_equal(BatchedClients(**settings)(*arguments), LoopClients(**settings)(*arguments))
+    fast, plain = (kind(federation, module, **settings) for kind in (BatchedClients, LoopClients))
+    assert_equal(fast(*arguments), plain(*arguments))
 
 
 def test_the_data_go_with_the_clients() -> None:
@@ -105,9 +108,10 @@ def test_a_client_that_is_too_large_to_be_stacked_equals_a_looped_one(
     monkeypatch.setattr("fedfv.training._batched._OWN_INPUTS", 1)
     federation = make_federation([6, 3, 11], shape=IMAGE, classes=classes)
     module = make_model(federation, name="softmax-regression")
-    settings = {"federation": federation, "model": module, "local": local, "measures": MEASURES}
+    settings: dict[str, Any] = {"local": local, "measures": MEASURES}
     arguments = (7, torch.arange(3), flatten(module), NO_BUFFERS)
-    assert_equal(BatchedClients(**settings)(*arguments), LoopClients(**settings)(*arguments))
+    fast, plain = (kind(federation, module, **settings) for kind in (BatchedClients, LoopClients))
+    assert_equal(fast(*arguments), plain(*arguments))
 
 
 @pytest.mark.parametrize("local", LOCALS, ids=str)
@@ -133,7 +137,7 @@ def test_one_step_of_one_client_by_hand() -> None:
     replies = clients(0, torch.tensor([0]), torch.zeros(8).double())
     residual = 0.5 - nn.functional.one_hot(targets, 2).double()
     expected = torch.cat([(residual.mT @ inputs / 4).flatten(), residual.mean(dim=0)])
-    torch.testing.assert_close(replies.updates[0], 0.5 * expected)
+    torch.testing.assert_close(updates_of(replies)[0], 0.5 * expected)
     assert replies.losses.item() == pytest.approx(0.6931471805599453)
     assert replies.accuracies.item() == pytest.approx(float((targets == 0).double().mean()))
 
@@ -168,10 +172,10 @@ def test_models_with_dropout_are_trained_reproducibly() -> None:
     clients = LoopClients(federation, module, LocalSGD(epochs=2))
     arguments = (torch.tensor([0]), flatten(module), NO_BUFFERS)
     torch.manual_seed(0)
-    first = clients(4, *arguments).updates
+    first = updates_of(clients(4, *arguments))
     torch.manual_seed(1)
-    assert torch.equal(clients(4, *arguments).updates, first)
-    assert not torch.equal(clients(5, *arguments).updates, first)
+    assert torch.equal(updates_of(clients(4, *arguments)), first)
+    assert not torch.equal(updates_of(clients(5, *arguments)), first)
 
 
 @pytest.mark.parametrize("in_order", [True, False])
@@ -193,7 +197,8 @@ def test_evaluation_in_one_pass_equals_one_for_each_client(in_order: bool, monke
 def test_sorting_a_federation_by_client_changes_no_clients_examples() -> None:
     federation = make_federation([5, 9, 2])
     ordered = federation.sorted_by_client()
-    for part, client in itertools.product(("train", "test"), range(3)):
+    parts: tuple[Literal["train", "test"], ...] = ("train", "test")
+    for part, client in itertools.product(parts, range(3)):
         for old, new in zip(federation.examples(part, client), ordered.examples(part, client), strict=True):
             assert torch.equal(old, new)
             assert (
@@ -211,6 +216,6 @@ def test_sorting_a_federation_by_client_changes_no_clients_examples() -> None:
         ({"batch_size": 0}, "`batch_size` of local training must be a whole number from 1, got 0."),
     ],
 )
-def test_training_that_makes_no_sense_is_refused(fields: dict[str, float], sentence: str) -> None:
+def test_invalid_training_settings_are_refused(fields: dict[str, float], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{sentence}$"):
         LocalSGD(**fields)  # type: ignore[arg-type]

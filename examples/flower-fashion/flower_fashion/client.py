@@ -1,6 +1,7 @@
 """A client: one class of clothing, which its node's configuration names by `partition-id`."""
 
 from flwr.app import Context
+from torch import Tensor
 
 from fedfv.experiments import build_federation
 from fedfv.flower import fair_client
@@ -10,7 +11,7 @@ from flower_fashion.task import experiment
 table3 = experiment("fedavg", seed=0)
 
 
-def data(context: Context):
+def data(context: Context) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Its own examples for training and for test."""
     federation = build_federation(experiment("fedavg", int(context.run_config["seed"])))
     client = int(context.node_config["partition-id"])

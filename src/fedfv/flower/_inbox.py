@@ -157,20 +157,21 @@ def _number(metrics: MetricRecord, key: str, low: float = 0, high: float = math.
     if isinstance(value, list) or not math.isfinite(value) or not low <= value <= high:
         ends = [f" from {low:g}"] * (low > -math.inf) + [f" to {high:g}"] * (high < math.inf)
         raise _WrongError("metrics", f"`{key}` must be a finite number{''.join(ends)}, got {value}")
-    return float(value)
+    return value
 
 
 def _replies(good: Sequence[_Trained], updates: torch.Tensor, round: int) -> Replies:
     def column(values: Iterable[float]) -> torch.Tensor:
         return torch.tensor(list(values), dtype=torch.double)
 
+    sizes = [each.size for each in good]
     with_buffers = any(len(part) for part in good[0].buffers)
     return Replies(
         round=round,
         clients=torch.tensor([each.client for each in good]),
         updates=updates,
         losses=column(each.loss for each in good),
-        sizes=column(each.size for each in good),
+        sizes=torch.tensor(sizes, dtype=torch.long if all(isinstance(size, int) for size in sizes) else torch.double),
         **as_fields({name: column(each.measured[name] for each in good) for name in good[0].measured}),
         buffers=Buffers(*map(torch.stack, zip(*(each.buffers for each in good), strict=True)))
         if with_buffers

@@ -11,13 +11,13 @@ app = ClientApp()
 
 @app.query("who")
 def who(message: Message, context: Context) -> Message:
-    metrics = MetricRecord({"client-id": context.node_config["partition-id"]})
+    metrics = MetricRecord({"client-id": int(context.node_config["partition-id"])})
     return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    client = context.node_config["partition-id"]
+    client = int(context.node_config["partition-id"])
     weights = message.content["arrays"]["weights"].numpy()
     metrics = MetricRecord({"loss": loss(client, weights), "accuracy": 0.5, "num-examples": EXAMPLES[client]})
     weights = trained(client, weights)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context
@@ -16,7 +17,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    config = context.run_config
+    config: dict[str, Any] = context.run_config
     if config["process"]:
         Path(config["process"]).write_text(str(os.getpid()))
     strategy = FairStrategy(
