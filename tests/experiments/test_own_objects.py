@@ -179,6 +179,6 @@ def test_a_class_inside_a_function_has_no_name_to_write_down(tmp_path: Path, dat
     class Local(Pairs):
         pass
 
-    with pytest.raises(ConfigError, match=r"Local must be defined at the top of a module, so that it has a name\.$"):
+    with pytest.raises(ConfigError, match=r"Local must be defined at the top level of a module, to have a name\.$"):
         run(own_experiment(data, sampling=Local()), tmp_path / "run")
     assert not (tmp_path / "run").exists()
