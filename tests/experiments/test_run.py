@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(data: Path) -> None:
 
 
 def test_more_clients_than_there_are_is_refused_before_anything_is_written(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^`sampling.count` must be at most the 6 clients, got 9"):
+    with pytest.raises(ConfigError, match=r"^`sampling.count` must be at most 6, the number of clients, got 9"):
         run(small(data, sampling={"kind": "uniform", "count": 9}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
