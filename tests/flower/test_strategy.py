@@ -441,7 +441,7 @@ def test_the_log_does_not_repeat_what_is_waited_for(
 
 @pytest.mark.parametrize("rule", ["fedfv", FedFV, None])
 def test_something_that_is_no_rule_is_refused(rule: Any) -> None:
-    with pytest.raises(ValueError, match=r"`aggregator` must be a rule, an object with `init` and a call, "):
+    with pytest.raises(ValueError, match=r"`aggregator` must be a rule, a callable object with `init`, "):
         FairStrategy(rule, 4)
 
 
