@@ -40,14 +40,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"clients": [5, 7, 9]}, "`clients` must be a tensor, got list."),
     ({"clients": torch.tensor([5, 7])}, "`clients` must have one entry for each of the 3 updates, got shape (2,)."),
     ({"clients": torch.tensor([5.0, 7.0, 9.0])}, "`clients` must be whole numbers, got torch.float32."),
-    ({"clients": torch.tensor([5, 7, 5])}, "`clients` must be distinct, but [5] replied again."),
-    ({"clients": torch.tensor([5, -7, 9])}, "`clients` must be from 0, but [-7] are not."),
+    ({"clients": torch.tensor([5, 7, 5])}, "`clients` must be distinct, but [5] replied more than once."),
+    ({"clients": torch.tensor([5, -7, 9])}, "`clients` must be at least 0, but [-7] are not."),
     ({"losses": torch.ones(3, 1)}, "`losses` must have one entry for each of the 3 updates, got shape (3, 1)."),
     ({"losses": torch.tensor([1.0, NAN, INF])}, "`losses` must be finite, but those of clients [7, 9] are not."),
     ({"losses": torch.ones(3, dtype=torch.cfloat)}, "`losses` must be real numbers, got torch.complex64."),
-    ({"sizes": torch.tensor([1, -2, 3])}, "`sizes` must be from 0, but those of clients [7] are not."),
+    ({"sizes": torch.tensor([1, -2, 3])}, "`sizes` must be at least 0, but those of clients [7] are not."),
     ({"sizes": torch.tensor([1, NAN, 3])}, "`sizes` must be finite, but those of clients [7] are not."),
-    ({"sizes": torch.zeros(3)}, "`sizes` must not all be zero, since averages are taken by size."),
+    ({"sizes": torch.zeros(3)}, "`sizes` must not all be zero, since averages are weighted by size."),
     (
         {"accuracies": torch.tensor([0.5, 1.5, -0.5])},
         "`accuracies` must be in [0, 1], but those of clients [7, 9] are not.",
@@ -105,7 +105,7 @@ def test_a_step_subtracts_the_direction_and_counts_the_round() -> None:
 @pytest.mark.parametrize(
     ("replies", "sentence"),
     [
-        ({"round": 3}, "`round` must be 0, the one the server is in, got 3."),
+        ({"round": 3}, "`round` must be 0, the server's current round, got 3."),
         ({"clients": torch.tensor([1, 8])}, "`clients` must be below 8, got 8."),
         (
             {"updates": torch.ones(2, 5)},

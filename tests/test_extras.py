@@ -66,7 +66,7 @@ def test_the_core_simulates_without_any_extra() -> None:
 def test_a_missing_extra_is_named(code: str, extra: str) -> None:
     done = without([extra], code)
     assert done.returncode in (1, 2)
-    assert f"is not installed; it comes with: pip install 'fedfv[{extra}]'" in done.stderr
+    assert f"is not installed; install it with: pip install 'fedfv[{extra}]'" in done.stderr
     if "main" in code:
         assert "Traceback" not in done.stderr
 

@@ -152,7 +152,7 @@ def test_everybody_replies_if_nobody_can_fail_and_a_seed_decides_who_does() -> N
     assert replying(chosen, 0, 0.5, seed=0).tolist() != replying(chosen, 1, 0.5, seed=0).tolist()
 
 
-ONE_EACH = "`sizes` must have one entry for each of at least one client,"
+ONE_EACH = "`sizes` must be a vector with an entry for at least one client,"
 WRONG_PATTERNS: list[tuple[Any, str]] = [
     (torch.ones(3), "tensor([1., 1., 1.])"),
     ([[1, 0], [1]], "[[1, 0], [1]]"),
@@ -174,17 +174,20 @@ WRONG_PATTERNS: list[tuple[Any, str]] = [
         (lambda: Everyone(dropout=-0.1), "`dropout` of Everyone must be a number in [0, 1), got -0.1."),
         (lambda: Everyone(dropout=torch.nan), "`dropout` of Everyone must be a number in [0, 1), got nan."),
         (lambda: Everyone()(0, equal(0), 0), f"{ONE_EACH} got shape (0,)."),
-        (lambda: Uniform(count=11)(0, equal(10), 0), "`count` must be at most the 10 clients, got 11."),
+        (lambda: Uniform(count=11)(0, equal(10), 0), "`count` must be at most 10, the number of clients, got 11."),
         (
             lambda: BySize(count=3)(0, torch.tensor([1, 0, 2]), 0),
-            "`count` must be at most the 2 clients of a size above 0, got 3.",
+            "`count` must be at most 2, the number of clients with a size above 0, got 3.",
         ),
-        (lambda: BySize(count=1)(0, torch.tensor([1, -5]), 0), "`sizes` must be finite and from 0, got -5."),
-        (lambda: BySize(count=1)(0, torch.tensor([1, torch.nan]), 0), "`sizes` must be finite and from 0, got nan."),
+        (lambda: BySize(count=1)(0, torch.tensor([1, -5]), 0), "`sizes` must be finite and at least 0, got -5."),
+        (
+            lambda: BySize(count=1)(0, torch.tensor([1, torch.nan]), 0),
+            "`sizes` must be finite and at least 0, got nan.",
+        ),
         (lambda: BySize(count=1)(0, torch.ones(2, 2), 0), f"{ONE_EACH} got shape (2, 2)."),
         (
             lambda: Availability(pattern=PATTERN, count=6)(0, equal(5), 0),
-            "`count` must be at most the 5 clients, got 6.",
+            "`count` must be at most 5, the number of clients, got 6.",
         ),
         (
             lambda: Availability(pattern=PATTERN)(0, equal(4), 0),

@@ -1,4 +1,7 @@
-"""Fair federated learning: server rules, and everything to run, compare and deploy them."""
+"""Fair federated learning: server rules, and everything to run, compare and deploy them.
+
+Two updates *conflict* if their inner product is negative: a step along the one undoes a part of the other.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from fedfv.simulation import Round as Round
     from fedfv.simulation import simulate as simulate
 
-_PUBLIC = {  # where each public name is; every rule of fedfv.aggregators is public as well
+_PUBLIC = {  # the module of each public name; every rule in fedfv.aggregators is public too
     "fedfv.core": (
         *("Aggregator", "Clients", "Empty", "Measure", "Replies", "ServerState"),
         *("from_tensors", "skip", "start", "step", "to_tensors"),
@@ -33,9 +36,9 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from its module on first use: the command line has something to do before torch is loaded."""
+    """Imports a public name on first use, so that the command line can set the environment before torch is loaded."""
     home = next((home for home, names in _PUBLIC.items() if name in names), None)
-    if home is None and name[:1].isupper() and name in _rules():  # a name in lower case is that of a module
+    if home is None and name[:1].isupper() and name in _rules():  # lower-case names are modules
         home = "fedfv.aggregators"
     if home is None:
         raise AttributeError(f"module 'fedfv' has no attribute {name!r}")

@@ -5,17 +5,17 @@ from contextlib import contextmanager
 
 
 class MissingExtraError(ImportError):
-    """A dependency that is not installed; the sentence says how to install it."""
+    """An optional dependency is not installed; the message says how to install it."""
 
 
 @contextmanager
 def comes_with(extra: str) -> Iterator[None]:
-    """Imports inside that fail get one sentence, which names the extra of this package that brings the dependency.
+    """Context in which a failed import raises a `MissingExtraError` that names the extra to install.
 
     >>> with comes_with("reports"):
     ...     import no_such_module
     Traceback (most recent call last):
-    fedfv._extras.MissingExtraError: no_such_module is not installed; it comes with: pip install 'fedfv[reports]'
+    fedfv._extras.MissingExtraError: no_such_module is not installed; install it with: pip install 'fedfv[reports]'
     """
     try:
         yield
@@ -23,5 +23,5 @@ def comes_with(extra: str) -> Iterator[None]:
         if error.name is None or error.name.partition(".")[0] == "fedfv":
             raise
         raise MissingExtraError(
-            f"{error.name.partition('.')[0]} is not installed; it comes with: pip install 'fedfv[{extra}]'"
+            f"{error.name.partition('.')[0]} is not installed; install it with: pip install 'fedfv[{extra}]'"
         ) from None

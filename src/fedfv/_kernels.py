@@ -1,9 +1,9 @@
-"""Compiled loops: most of all the three passes over a big matrix that everything else is built on, in double precision.
+"""Compiled loops, above all the three passes over a large matrix that everything else is built on; they sum in double.
 
-A server rule is bound by memory, not by arithmetic: it costs as much as it reads. BLAS can multiply single-precision
-numbers in double precision only after a converted copy was made, so these loops convert in registers and read each
-number once. They sum over fixed chunks of columns, so the bits do not depend on the number of threads.
-What numba cannot read (a GPU's memory, half precision, a strided view) goes through torch, chunk by chunk.
+A server rule is bound by memory, not by arithmetic: its time depends on how much it reads. BLAS can multiply
+single-precision numbers in double precision only after making a converted copy, so these loops convert in registers and
+read each number once. They sum over fixed chunks of columns, so the bits of a result do not depend on the number of
+threads. Tensors that numba cannot read (on a GPU, in half precision, strided) go through torch, chunk by chunk.
 """
 
 import os
@@ -20,7 +20,7 @@ from torch import Tensor
 
 __all__ = ["combine", "conflicts_in_turn", "gramian", "products", "spans", "thin_combinations", "thin_product"]
 
-CHUNK = 1 << 14  # columns of one partial sum; measured: shorter runs through memory are slower
+CHUNK = 1 << 14  # columns of one partial sum; measured: shorter chunks are slower
 _BLAS_ROWS = 24  # a Gramian of more rows than this is bound by arithmetic, and BLAS is faster
 
 Array = NDArray[np.floating]
@@ -39,7 +39,7 @@ def gramian(rows: Float[Tensor, "m d"], columns: range) -> Float[Tensor, "m m"]:
     buffer = torch.empty(m, width, dtype=torch.double, device=rows.device)
     for part in spans(columns, width):
         double = buffer[:, : part.stop - part.start].copy_(rows[:, part])
-        for block in blocks:  # of a symmetric matrix only what is left of the diagonal
+        for block in blocks:  # the matrix is symmetric: its blocks above the diagonal are not computed
             total[block, : block.stop].addmm_(double[block], double[: block.stop].mT)
     return _symmetric(total)
 
@@ -68,7 +68,7 @@ def combine(
 ) -> None:
     """`vector = keep * vector + weights @ rows` over these columns: in place, summed in double, rounded once.
 
-    With `keep` zero the vector is not read, and rows of weight zero never are.
+    If `keep` is zero, the vector is not read. The compiled loop does not read rows of weight zero either.
     """
     if _is_plain(rows) and _is_plain(vector):
         used = weights.nonzero().flatten()
@@ -84,10 +84,10 @@ def combine(
 
 
 def conflicts_in_turn(gramian: Float[Tensor, "m m"], fixed: Bool[Tensor, " m"]) -> Float[Tensor, "m m"]:
-    """How much of each row j is to be added to each row k, negative, if conflicts are removed for one j after another.
+    """Shares S, none positive: subtracting S[j, k] times row j from row k, for one j after another, removes conflicts.
 
-    Rows that are `fixed` stay as they are. Measured: for a hundred small clients, a rule that calls this takes
-    6 ms, and 14 ms with a loop of torch's operations over j.
+    Rows in `fixed` do not change. Measured for a hundred small clients: a rule that calls this function takes 6 ms;
+    with a loop of torch operations over j it takes 14 ms.
     """
     shares = torch.zeros_like(gramian)
     _conflicts_in_turn(gramian.contiguous().numpy(), fixed.numpy(), shares.numpy())
@@ -95,7 +95,7 @@ def conflicts_in_turn(gramian: Float[Tensor, "m m"], fixed: Bool[Tensor, " m"]) 
 
 
 def thin_product(thin: Float[Tensor, "c p"], matrix: Float[Tensor, "n p"]) -> Float[Tensor, "c n"]:
-    """`thin @ matrix.T` in their own precision, for a handful of rows in `thin`."""
+    """`thin @ matrix.T` in the precision of the arguments, if `thin` has few rows."""
     if not (_is_plain(matrix) and _is_plain(thin)):
         return thin @ matrix.mT
     out = matrix.new_empty(len(thin), len(matrix))
@@ -104,7 +104,7 @@ def thin_product(thin: Float[Tensor, "c p"], matrix: Float[Tensor, "n p"]) -> Fl
 
 
 def thin_combinations(thin: Float[Tensor, "c n"], matrix: Float[Tensor, "n p"]) -> Float[Tensor, "c p"]:
-    """`thin @ matrix` in their own precision, for a handful of rows in `thin`."""
+    """`thin @ matrix` in the precision of the arguments, if `thin` has few rows."""
     if not (_is_plain(matrix) and _is_plain(thin)):
         return thin @ matrix
     out = matrix.new_zeros(len(thin), matrix.shape[1])
@@ -118,12 +118,12 @@ def spans(columns: range, width: int) -> Iterator[slice]:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether the compiled loops can read it: single or double precision in main memory, without gaps."""
+    """Whether the compiled loops can read the tensor: single or double precision, contiguous, in main memory."""
     return tensor.dtype in (torch.float32, torch.float64) and tensor.device.type == "cpu" and tensor.is_contiguous()
 
 
 def _symmetric(lower: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
-    """The lower triangle on both sides; without `tril`, which wakes torch's threads to spin beside ours."""
+    """The matrix with its lower triangle mirrored; `tril` would wake torch's threads, which then spin beside ours."""
     row = torch.arange(len(lower), device=lower.device)
     return torch.where(row[:, None] >= row, lower, lower.mT)
 
@@ -135,12 +135,12 @@ def _chunks(columns: range) -> int:
 def _in_threads(run: Callable[[range, slice], None], columns: range, rows: int) -> None:
     """Calls `run(part, chunks)` for parts of the columns that begin at a chunk, in as many threads as torch has.
 
-    Each thread takes the next part when it is done with one, so that one that is held up holds up nobody.
+    Each thread takes the next part when it has finished one, so a delayed thread does not delay the others.
     """
     chunks = _chunks(columns)
-    threads = torch.get_num_threads() if rows * len(columns) > 1 << 20 else 1  # below, they cost more than they save
-    each = -(-chunks // (4 * threads if threads > 1 else 1))
-    parts = iter([(columns[i * CHUNK : (i + each) * CHUNK], slice(i, i + each)) for i in range(0, chunks, each)])
+    threads = torch.get_num_threads() if rows * len(columns) > 1 << 20 else 1  # below, threads cost more than they save
+    size = -(-chunks // (4 * threads if threads > 1 else 1))
+    parts = iter([(columns[i * CHUNK : (i + size) * CHUNK], slice(i, i + size)) for i in range(0, chunks, size)])
 
     def work() -> None:
         for part in parts:
@@ -157,16 +157,16 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="fedfv")
 
 
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child creates its own
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
-# Sums may be reordered, which is what lets them be vectorised; NaN and Inf keep their meaning.
+# Sums may be reordered, so that they can be vectorised; NaN and infinity keep their meaning.
 _compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
 
 
 @_compiled
 def _gramian(matrix: Array, start: int, stop: int, partial: Array) -> None:
-    """Lower triangle of the Gramian of each chunk. Pairs of rows share what they load: twice as fast as one by one."""
+    """Lower triangle of the Gramian of each chunk. Pairs of rows share loads: twice as fast as single rows."""
     m = matrix.shape[0]
     width = 128
     tile = np.zeros((m + 1, width))  # an odd last row is paired with zeros
@@ -198,7 +198,7 @@ def _gramian(matrix: Array, start: int, stop: int, partial: Array) -> None:
 
 @_compiled
 def _products(matrix: Array, used: NDArray[np.int64], vector: Array, start: int, stop: int, partial: Array) -> None:
-    """Four rows at a time: four sums hide each other's latency, and the vector is converted once for them."""
+    """Four rows at a time: the four sums hide each other's latency, and the vector is converted once for all four."""
     m = len(used)
     for chunk in range(partial.shape[0]):
         low = start + chunk * CHUNK
@@ -255,7 +255,7 @@ def _conflicts_in_turn(gramian: Array, fixed: NDArray[np.bool_], shares: Array) 
         square = gramian[j, j]
         if square > 0:
             products = gramian[j].copy()
-            for i in range(j):  # what was taken for the rows before
+            for i in range(j):  # the projections onto earlier rows
                 factor, taken = gramian[j, i], shares[i]
                 for k in range(len(products)):
                     products[k] -= factor * taken[k]
@@ -277,7 +277,7 @@ def _thin_product(thin: Array, matrix: Array, out: Array) -> None:
 
 @_compiled
 def _thin_combinations(thin: Array, matrix: Array, out: Array) -> None:
-    """Four rows at a time, so that what is summed up is read and written a quarter as often."""
+    """Four rows at a time, so that the sums are read and written a quarter as often."""
     n = matrix.shape[0]
     for i in range(0, n - n % 4, 4):
         r0, r1, r2, r3 = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]

@@ -1,4 +1,4 @@
-"""The one sentence that a wrong option gets; for the `__post_init__` of a frozen dataclass."""
+"""Checks for the `__post_init__` of a frozen dataclass; a wrong option raises a `ValueError` of one sentence."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ __all__ = ["check_choice", "check_count", "check_number", "check_text"]
 
 
 def check_choice(options: object, field: str, allowed: tuple[str, ...]) -> None:
-    """Refuses a field that is none of the allowed texts.
+    """Refuses a field whose value is not one of the allowed strings.
 
     >>> from types import SimpleNamespace
     >>> check_choice(SimpleNamespace(order="up"), "order", ("loss", "random"))
@@ -21,7 +21,7 @@ def check_choice(options: object, field: str, allowed: tuple[str, ...]) -> None:
 
 
 def check_count(options: object, field: str, low: int = 0, *, optional: bool = False) -> None:
-    """Refuses a field that is no whole number from `low`; with `optional` the field may be None.
+    """Refuses a field that is not a whole number from `low`; with `optional` the field may be None.
 
     >>> from types import SimpleNamespace
     >>> check_count(SimpleNamespace(count=0), "count", low=1)
@@ -45,7 +45,7 @@ def check_number(
     open_high: bool = False,
     optional: bool = False,
 ) -> None:
-    """Refuses a field that is no finite number from `low` to `high`; an open end of the interval is refused too.
+    """Refuses a field that is not a finite number from `low` to `high`; an open end of the interval is refused too.
 
     With `optional` the field may be None.
 
@@ -64,16 +64,16 @@ def check_number(
 
 
 def check_text(options: object, field: str) -> None:
-    """Refuses a field that is no text.
+    """Refuses a field that is not a string.
 
     >>> from types import SimpleNamespace
     >>> check_text(SimpleNamespace(column=3), "column")
     Traceback (most recent call last):
-    ValueError: `column` of SimpleNamespace must be a text, got 3.
+    ValueError: `column` of SimpleNamespace must be a string, got 3.
     """
     value = getattr(options, field)
     if not isinstance(value, str):
-        raise ValueError(f"`{field}` of {type(options).__name__} must be a text, got {value!r}.")
+        raise ValueError(f"`{field}` of {type(options).__name__} must be a string, got {value!r}.")
 
 
 def _is_number(value: Any) -> bool:

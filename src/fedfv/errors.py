@@ -1,4 +1,4 @@
-"""What can be wrong with an experiment or a run, in one sentence each."""
+"""Errors of experiments and runs; each message is one sentence."""
 
 import difflib
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ class ConfigError(ValueError):
 
     @classmethod
     def unknown(cls, what: str, came: str, known: Iterable[str]) -> Self:
-        """With the nearest known name, if one is near."""
+        """The error for an unknown name; it suggests the most similar known name, if there is one."""
         known = list(known)
         near = difflib.get_close_matches(came, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ";"
@@ -20,7 +20,7 @@ class ConfigError(ValueError):
 
 
 class RunError(RuntimeError):
-    """A run that cannot go on, for a reason outside its settings; what the run has written is kept."""
+    """A run that cannot go on, for a reason outside its settings; its files are kept."""
 
 
 class DivergedError(RunError):

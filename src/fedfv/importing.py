@@ -1,4 +1,4 @@
-"""Things by name or by import path, and one line for an exception that a user's own code raises."""
+"""Looks up objects by name or by import path, and puts an exception of a user's code into one line."""
 
 import sys
 import textwrap
@@ -12,8 +12,8 @@ from fedfv.errors import ConfigError
 
 __all__ = ["import_object", "lookup", "name_of", "told"]
 
-_LONGEST = 240  # characters of an exception's text in a sentence
-_FOLDERS: list[str] = []  # those that import paths had before their module
+_LONGEST = 240  # characters of an exception's text in a message
+_FOLDERS: list[str] = []  # the folders that import paths have named
 
 
 def import_object(path: str) -> Any:
@@ -22,7 +22,7 @@ def import_object(path: str) -> Any:
     The folder is added at the end of `sys.path` and stays there, so that the module can import its neighbours.
 
     Raises:
-        ValueError: with what went wrong, for a caller that says which key the path is from.
+        ValueError: with the reason; the caller adds the key that holds the path.
 
     >>> import_object("math:gcd")(12, 18)
     6
@@ -45,10 +45,10 @@ def import_object(path: str) -> Any:
 
 
 def lookup(name: str, known: Mapping[str, Any], what: str) -> Any:
-    """What a name stands for: one of the `known` classes and functions, or that at an import path.
+    """The class or function of this name: one of the `known` objects, or the object at an import path.
 
-    Every noun of an experiment that a user may bring is found here, so its name has one spelling and one error. A known
-    name may stand for an import path itself, which is imported when the name is looked up.
+    All objects that a user may supply to an experiment are looked up here, so names and errors have the same form
+    everywhere. A value of `known` may be an import path, which is imported when its name is looked up.
 
     Raises:
         ConfigError: with the nearest known name, or with the reason why the import failed.
@@ -64,30 +64,30 @@ def lookup(name: str, known: Mapping[str, Any], what: str) -> Any:
     if ":" not in path:
         raise ConfigError.unknown(what, name, [*known, "package.module:object"])
     try:
-        found = import_object(path)
+        target = import_object(path)
     except ValueError as error:
         raise ConfigError(f"{what} {name!r} cannot be imported: {error}.") from error
-    if not callable(found):
-        raise ConfigError(f"{what} {name!r} must be a class or a function, got {type(found).__name__}.")
-    return found
+    if not callable(target):
+        raise ConfigError(f"{what} {name!r} must be a class or a function, got {type(target).__name__}.")
+    return target
 
 
 def name_of(kind: type, known: Mapping[str, Any], what: str) -> str:
-    """The name for which `lookup` gives this class, also in another process.
+    """The name for which `lookup` returns this class, also in another process.
 
-    If an import path named the folder of the module, so does the name.
+    If an import path has named the folder of the module, this name includes the folder.
 
     >>> name_of(Path, {}, "place"), name_of(Path, {"path": Path}, "place")
     ('pathlib:Path', 'path')
     """
-    for name, each in known.items():
-        if each is kind:
+    for name, target in known.items():
+        if target is kind:
             return name
     module = kind.__module__
     if module == "__main__" and (file := getattr(sys.modules["__main__"], "__file__", None)):
         module = str(Path(file).resolve().with_suffix(""))
     if "." in kind.__qualname__ or module == "__main__":
-        raise ConfigError(f"{what} {kind.__qualname__} must be defined at the top of a module, so that it has a name.")
+        raise ConfigError(f"{what} {kind.__qualname__} must be defined at the top level of a module, to have a name.")
     folder = next((folder for folder in _FOLDERS if _is_module_of(folder, module)), None)
     return f"{folder}/{module}:{kind.__qualname__}" if folder else f"{module}:{kind.__qualname__}"
 
@@ -107,7 +107,7 @@ def _lies_in(module: ModuleType, folder: Path) -> bool:
 
 
 def _is_module_of(folder: str, module: str) -> bool:
-    """Whether the module is that of a file in the folder."""
+    """Whether the module was loaded from its file in this folder."""
     file = getattr(sys.modules.get(module), "__file__", None)
     place = Path(folder, *module.split("."))
     return file is not None and Path(file).resolve() in (

@@ -1,4 +1,7 @@
-"""The conflict lens: which clients' updates conflict in a round, what a rule does about it, and who pays."""
+"""The conflict lens: which updates of a round conflict, how a rule changes them, and which clients pay for it.
+
+Two updates conflict if their inner product, and so their cosine, is negative.
+"""
 
 from typing import NamedTuple
 
@@ -11,27 +14,27 @@ from fedfv.core import Explanation, ExternalConflict, Replies
 
 __all__ = ["Lens", "look"]
 
-_SHOWN = 64  # clients in the matrix of cosines; more are no picture that can be read
+_SHOWN = 64  # most clients in the matrix of cosines; a picture of more is not readable
 
 
 class Lens(NamedTuple):
-    """What a round did to its m clients. Cosines with a vector of zeros are 0."""
+    """The effect of a round on its m clients. Cosines with a vector of zeros are 0."""
 
     clients: Int[Tensor, " m"]
-    lengths: Float[Tensor, " m"]  # of the updates
-    shown: Int[Tensor, " s"]  # positions of the clients of which `cosines` are, in ascending order of loss
-    cosines: Float[Tensor, "s s"]  # of each update with each
-    before: Float[Tensor, " m"]  # cosine of each update with the plain mean of all
-    after: Float[Tensor, " m"]  # ... with the direction that the rule took instead
-    direction: float  # the length of that
+    lengths: Float[Tensor, " m"]  # length of each update
+    shown: Int[Tensor, " s"]  # positions of the clients in `cosines`, in ascending order of loss
+    cosines: Float[Tensor, "s s"]  # cosine of each pair of their updates
+    before: Float[Tensor, " m"]  # cosine of each update with the plain mean of all updates
+    after: Float[Tensor, " m"]  # cosine of each update with the direction of the rule
+    direction: float  # length of the direction
     turned: float  # cosine of the direction with the plain mean
-    projected: Float[Tensor, " m"] | None  # how far the rule moved each update, as a share of its length, if it says
+    projected: Float[Tensor, " m"] | None  # how far the rule moved each update, relative to its length
     kept: Int[Tensor, " k"]  # the clients whose updates the rule did not change
-    external: tuple[ExternalConflict, ...]  # with clients that were absent
+    external: tuple[ExternalConflict, ...]  # conflicts with absent clients
 
 
 def look(replies: Replies, direction: Float[Tensor, " d"], explanation: Explanation | None = None) -> Lens:
-    """What a direction means for those who replied, and what the rule did to their updates if it says so.
+    """The lens of a round: how the direction serves each client, and how the rule changed the updates, if it says so.
 
     >>> replies = Replies(
     ...     round=0,
@@ -43,8 +46,9 @@ def look(replies: Replies, direction: Float[Tensor, " d"], explanation: Explanat
     >>> look(replies, torch.tensor([1.0, 0.0])).after
     tensor([ 0.9138, -0.6000], dtype=torch.float64)
     """
-    said = explanation or Explanation()
-    gramian = linalg.gramian(replies.updates) if said.gramian is None else said.gramian
+    explanation = explanation or Explanation()
+    gramian = linalg.gramian(replies.updates) if explanation.gramian is None else explanation.gramian
+    coefficients = explanation.coefficients
     lengths = gramian.diagonal().sqrt()
     along = linalg.products(replies.updates, direction)
     length = linalg.length(direction)
@@ -60,20 +64,20 @@ def look(replies: Replies, direction: Float[Tensor, " d"], explanation: Explanat
         after=_ratio(along, lengths * length),
         direction=length,
         turned=float(_ratio(along.mean(), length * mean)),
-        projected=None if said.coefficients is None else _ratio(_moved(said.coefficients, gramian), lengths),
-        kept=replies.clients[:0] if said.kept is None else replies.clients[said.kept],
-        external=said.external,
+        projected=None if coefficients is None else _ratio(_moved(coefficients, gramian), lengths),
+        kept=replies.clients[:0] if explanation.kept is None else replies.clients[explanation.kept],
+        external=explanation.external,
     )
 
 
 def _moved(coefficients: Float[Tensor, "m m"], gramian: Float[Tensor, "m m"]) -> Float[Tensor, " m"]:
-    """How far each update is from the combination of all updates that took its place."""
+    """Distance of each update from the combination of updates that the rule put in its place."""
     change = coefficients - torch.eye(len(gramian), dtype=gramian.dtype)
     return torch.einsum("ij,jk,ik->i", change, gramian, change).clamp(min=0).sqrt()
 
 
 def _spread_over(losses: Float[Tensor, " m"]) -> Int[Tensor, " s"]:
-    """All positions in ascending order of loss, or so many of them, evenly over that order."""
+    """The positions in ascending order of loss; at most `_SHOWN` of them, evenly spaced in this order."""
     order = losses.argsort(stable=True)
     return order[torch.linspace(0, len(order) - 1, min(len(order), _SHOWN)).round().long()]
 

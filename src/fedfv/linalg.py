@@ -1,7 +1,7 @@
-"""Linear algebra of a few very long rows: what the rules need, without a word about clients.
+"""Linear algebra of a few very long rows, as the rules need it; no function knows about clients.
 
-The small things (Gramians, weights) are double-precision tensors in main memory; the long ones keep their type and
-device. Everything that touches d is one of three passes, over a tensor or over a file that is mapped into memory.
+Small results (Gramians, weights) are double-precision tensors in main memory; long vectors keep their type and device.
+All work over the d columns is one of three passes, over a tensor or over a memory-mapped file.
 """
 
 import math
@@ -39,7 +39,7 @@ __all__ = [
 def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
     """Inner products of the rows, summed in double precision.
 
-    Single precision is not enough: of two nearly opposite rows it loses all that they do not share.
+    Single precision is not enough: for two nearly opposite rows, rounding erases the small part that does not cancel.
 
     >>> gramian(torch.tensor([[3.0, 4.0], [-4.0, 3.0]]))
     tensor([[25.,  0.],
@@ -59,16 +59,16 @@ def squared_lengths(matrix: Matrix) -> Float[Tensor, " m"]:
 def products(
     matrix: Matrix, vector: Float[Tensor, " d"], used: Bool[Tensor, " m"] | None = None
 ) -> Float[Tensor, " m"]:
-    """Inner product of each row with `vector`, summed in double precision; zero for rows that are not `used` nor read.
+    """Inner product of each row with `vector`, summed in double precision; rows not in `used` are not read and give 0.
 
     >>> products(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 1.0]), torch.tensor([True, False]))
     tensor([3., 0.], dtype=torch.float64)
     """
     rows = _rows(matrix)
     index = torch.arange(len(rows)) if used is None else used.nonzero().flatten()
-    found = torch.zeros(len(rows), dtype=torch.double)
-    found[index] = _total(_kernels.products(rows, index, vector, columns) for columns in _pieces(matrix))
-    return found
+    result = torch.zeros(len(rows), dtype=torch.double)
+    result[index] = _total(_kernels.products(rows, index, vector, columns) for columns in _pieces(matrix))
+    return result
 
 
 def combine(weights: Float[Tensor, " m"], matrix: Matrix) -> Float[Tensor, " d"]:
@@ -94,7 +94,7 @@ def length(vector: Float[Tensor, " d"]) -> float:
 
 
 def length_of_combination(weights: Float[Tensor, " m"], matrix: Matrix, gramian: Float[Tensor, "m m"]) -> float:
-    """Length of `weights @ matrix`: from the Gramian, unless so much cancels that more than four digits are lost."""
+    """Length of `weights @ matrix`, from the Gramian unless cancellation would cost more than four digits."""
     square = float(weights @ gramian @ weights)
     without_cancelling = float(weights.square() @ gramian.diagonal())
     return math.sqrt(square) if square > 1e-4 * without_cancelling else length(combine(weights, matrix))
@@ -106,13 +106,13 @@ def rescale(vector: Float[Tensor, " d"], factor: float) -> None:
 
 
 def finite_rows(matrix: Matrix) -> Bool[Tensor, " m"]:
-    """Which rows hold no NaN and no Inf, by reading the matrix once.
+    """Whether each row is free of NaN and infinity; the matrix is read once.
 
     >>> finite_rows(torch.tensor([[1.0, 2.0], [torch.inf, 0.0]]))
     tensor([ True, False])
     """
     rows = _rows(matrix)
-    # A product with any row is finite only if both are; where it is not, that row is looked at again on its own.
+    # The product of two rows is finite only if both rows are; a row whose product is not finite is read again, alone.
     finite = products(matrix, rows[0]).isfinite()
     for i in (~finite).nonzero().flatten().tolist():
         finite[i] = all(rows[i, part].isfinite().all() for part in _kernels.spans(range(rows.shape[1]), 1 << 20))
@@ -122,12 +122,12 @@ def finite_rows(matrix: Matrix) -> Bool[Tensor, " m"]:
 def deconflict(
     gramian: Float[Tensor, "m m"], order: Int[Tensor, " m"], kept: Bool[Tensor, " m"]
 ) -> Float[Tensor, "m m"]:
-    """Each row after what conflicts with the other rows was projected out of it, as coefficients over the rows.
+    """Each row after its conflicts with the other rows are projected out, as coefficients over the original rows.
 
-    Row i meets the others as targets j in `order`; where the inner product of what is left of it with the *original*
-    row j is negative, it is projected onto the normal plane of row j. Rows that are `kept` stay as they are.
-    One step a target serves all rows at once: what is left of row i is g_i - sum_l S[l, i] g_l over the targets l so
-    far, so its product with the next target j is K[i, j] - sum_l S[l, i] K[l, j].
+    Row i is compared with each other row, the target j, in `order`. If the inner product of the remainder of row i
+    with the *original* row j is negative, the remainder is projected onto the normal plane of row j. Rows in `kept`
+    do not change. One step per target serves all rows: the remainder of row i is g_i - sum_l S[l, i] g_l over the
+    targets l so far, so its product with the next target j is K[i, j] - sum_l S[l, i] K[l, j].
 
     >>> K = gramian(torch.tensor([[1.0, 0.0], [-1.0, 1.0]]))
     >>> deconflict(K, torch.tensor([0, 1]), torch.tensor([False, False]))
@@ -144,7 +144,7 @@ def deconflict(
 def project_simplex(point: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
     """The nearest vector of non-negative entries that sum to 1.
 
-    By sorting (Held, Wolfe and Crowder, Mathematical Programming 1974).
+    Computed by sorting (Held, Wolfe and Crowder, Mathematical Programming 1974).
 
     >>> project_simplex(torch.tensor([0.5, 1.5]))
     tensor([0., 1.])
@@ -159,10 +159,10 @@ def project_simplex(point: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
 def min_norm_weights(
     gramian: Float[Tensor, "m m"], lower: Float[Tensor, " m"], upper: Float[Tensor, " m"]
 ) -> Float[Tensor, " m"]:
-    """The weights with which the sum of the rows is shortest: min w' K w for sum w = 1 and lower <= w <= upper.
+    """The weights for which the weighted sum of the rows is shortest: min w' K w for sum w = 1 and lower <= w <= upper.
 
-    Solved to machine precision by an interior-point method (PIQP) that singular Gramians do not trouble; of many
-    solutions it gives one.
+    An interior-point method (PIQP) solves this to machine precision, also for a singular Gramian. If there are many
+    solutions, it returns one of them.
 
     >>> K = torch.tensor([[1.0, 0.0], [0.0, 3.0]], dtype=torch.double)
     >>> min_norm_weights(K, torch.zeros(2), torch.ones(2))

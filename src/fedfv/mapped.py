@@ -1,4 +1,4 @@
-"""A matrix that lives in a file: for rounds whose updates do not fit into memory."""
+"""A matrix in a file, for rounds whose updates do not fit into memory."""
 
 import mmap
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from torch import Tensor
 
 __all__ = ["MappedMatrix", "Matrix"]
 
-_PIECE = 1 << 26  # bytes that are read before they are given back to the system
+_PIECE = 1 << 26  # bytes to read before their memory is released
 
 
 class MappedMatrix:
     """An (m, d) matrix in a `.npy` file, read in pieces and never as a whole.
 
-    Every rule takes it in place of a tensor. Write the file with NumPy, one row for each client that replies. The file
-    must not change while a rule may read it: a rule that remembers updates reads them in later rounds too.
+    Every rule accepts it in place of a tensor. Write the file with NumPy, one row for each client that replies. The
+    file must not change while a rule may read it: a rule that remembers updates reads them in later rounds too.
 
     >>> import numpy as np, tempfile
     >>> path = tempfile.mkdtemp() + "/updates.npy"
@@ -38,7 +38,7 @@ class MappedMatrix:
                 f"{path} must hold a row-major matrix of float32 or float64, got {header.dtype} {header.shape}."
             )
         with open(path, "rb") as file:
-            # Copy-on-write only because torch warns of memory that it cannot write to; nothing is ever written.
+            # Copy-on-write only because torch warns about read-only memory; nothing is ever written.
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         dtype = torch.float32 if header.dtype == np.float32 else torch.float64
         flat = torch.frombuffer(self._map, dtype=dtype, count=header.size, offset=header.offset)
@@ -63,7 +63,7 @@ class MappedMatrix:
         return f"MappedMatrix({self.shape[0]} x {self.shape[1]}, {self.dtype})"
 
     def pieces(self) -> Iterator[range]:
-        """Ranges of columns that cover the matrix; the memory of each is released when the next is asked for."""
+        """Ranges of columns that cover the matrix; requesting the next range releases the memory of the last."""
         rows, columns = self.shape
         width = max(1, _PIECE // (rows * self.dtype.itemsize))
         for start in range(0, columns, width):

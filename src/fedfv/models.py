@@ -1,4 +1,4 @@
-"""Models by name or by import path, and how one becomes a vector and back."""
+"""Models by name or by import path, and their conversion to a vector and back."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ def softmax_regression(input_shape: Sequence[int], num_classes: int) -> nn.Modul
 
 
 def mlp(input_shape: Sequence[int], num_classes: int, hidden: Sequence[int] = (200, 200)) -> nn.Module:
-    """Linear layers with ReLU between them (with two of 200, the paper's model for CIFAR-10)."""
+    """Linear layers with ReLU between them (with two hidden layers of 200, the paper's model for CIFAR-10)."""
     widths = [math.prod(input_shape), *hidden, num_classes]
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise(widths):
@@ -36,7 +36,7 @@ def mlp(input_shape: Sequence[int], num_classes: int, hidden: Sequence[int] = (2
 
 
 def paper_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
-    """The paper's model for MNIST, as it was run: no ReLU after a convolution, but one after the 62 outputs."""
+    """The paper's model for MNIST, as its experiments ran it: ReLU after the 62 outputs, none after a convolution."""
     channels, height, width = input_shape
     side = ((height - 4) // 2 - 4) // 2 * (((width - 4) // 2 - 4) // 2)
     return nn.Sequential(
@@ -48,9 +48,9 @@ def paper_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
 
 
 def cnn(input_shape: Sequence[int], num_classes: int, norm: str = "group", width: int = 32) -> nn.Module:
-    """Two 3x3 convolutions a stage, normalised, three stages, averaged: a small modern default for images.
+    """A small modern default for images: three stages of two normalised 3x3 convolutions, then average pooling.
 
-    Group normalisation by default, since the statistics of "batch" differ between clients of different data.
+    The default is group normalisation, since the statistics of "batch" differ between clients with different data.
     """
     if norm not in ("group", "batch"):
         raise ValueError(f"`norm` of the model 'cnn' must be 'group' or 'batch', got {norm!r}.")
@@ -74,24 +74,24 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: int, **options: Any) -> nn.Module:
-    """A new model, by a name of `MODELS` or by the import path `package.module:object` of a function like those.
+    """A new model, by a name in `MODELS` or by the import path `package.module:object` of a similar function.
 
     The folder of a module may stand before its import path: `folder/package.module:object`. The initial parameters
-    depend on the seed only, and no global generator is moved.
+    depend on the seed only; the state of torch's global generator does not change.
 
     >>> build_model("mlp", (3, 32, 32), 10, seed=0, hidden=[200, 200])[1]
     Linear(in_features=3072, out_features=200, bias=True)
     """
     make = lookup(name, MODELS, "model")
-    wanted = f"model {name!r} must be built for inputs of shape {tuple(input_shape)} and {num_classes} classes"
+    requirement = f"model {name!r} must be built for inputs of shape {tuple(input_shape)} and {num_classes} classes"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
             model = make(tuple(input_shape), num_classes, **options)
         except Exception as error:
-            raise ValueError(f"{wanted}, but: {told(error)}.") from error
+            raise ValueError(f"{requirement}, but building it failed: {told(error)}.") from error
     if not isinstance(model, nn.Module):
-        raise ValueError(f"{wanted} as a torch.nn.Module, got {type(model).__name__}.")
+        raise ValueError(f"{requirement} as a torch.nn.Module, got {type(model).__name__}.")
     return model
 
 
@@ -101,14 +101,14 @@ def cross_entropy(outputs: Float[Tensor, "n c"], targets: Int[Tensor, " n"]) -> 
 
 
 def softmax_cross_entropy(outputs: Float[Tensor, "n c"], targets: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """Cross-entropy with the softmax of `outputs` taken for logits: one too many, which the paper's numbers need."""
+    """Cross-entropy with the softmax of `outputs` as logits: one softmax too many, which the paper's numbers need."""
     return cross_entropy(_over_classes(torch.softmax, outputs), targets)
 
 
 def _over_classes(function: Callable[..., Tensor], outputs: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
-    """The function over the classes of each example; few classes are gone through example by example within each.
+    """Applies `function` over the classes of each example.
 
-    Measured with 3 classes: three times as fast.
+    With few classes it works on the transpose, which is three times as fast with 3 classes.
     """
     return function(outputs.mT, dim=0).mT if outputs.shape[1] < _FEW_CLASSES else function(outputs, dim=1)
 
@@ -138,15 +138,15 @@ def unflatten(vectors: Float[Tensor, "*m d"], model: nn.Module) -> dict[str, Ten
 
 
 def flatten_buffers(model: nn.Module) -> Buffers:
-    """What the model carries beside its parameters: floating buffers, and whole numbers apart from them."""
+    """The buffers of the model: floating-point ones in one vector, integer ones in another."""
     floating = [buffer.flatten() for buffer in model.buffers() if buffer.is_floating_point()]
-    whole = [buffer.flatten() for buffer in model.buffers() if not buffer.is_floating_point()]
+    integers = [buffer.flatten() for buffer in model.buffers() if not buffer.is_floating_point()]
     values = torch.cat(floating) if floating else torch.zeros(0)
-    return Buffers(values.clone(), torch.cat(whole).long() if whole else torch.zeros(0, dtype=torch.long))
+    return Buffers(values.clone(), torch.cat(integers).long() if integers else torch.zeros(0, dtype=torch.long))
 
 
 def unflatten_buffers(buffers: Buffers, model: nn.Module) -> dict[str, Tensor]:
-    """The named buffers of the model, as `flatten_buffers` took them."""
+    """The named buffers of the model: the inverse of `flatten_buffers`."""
     named, starts = {}, [0, 0]
     for name, buffer in model.named_buffers():
         kind = 0 if buffer.is_floating_point() else 1

@@ -1,7 +1,7 @@
-"""Samplers: who takes part in a round and replies.
+"""Samplers, which choose the clients that take part in a round and reply.
 
-Each is a frozen dataclass of its options, and a pure function of the round, the sizes of the clients and the seed. It
-gives ids in ascending order; nothing in the library depends on that order.
+Each sampler is a frozen dataclass of its options, and a pure function of the round, the sizes of the clients and the
+seed. It returns ids in ascending order; nothing in the library depends on that order.
 """
 
 from collections.abc import Iterable
@@ -21,10 +21,10 @@ __all__ = ["SAMPLINGS", "Availability", "BySize", "Everyone", "Sampler", "Unifor
 
 
 class Sampler(Protocol):
-    """Names the clients that reply in a round; implemented by frozen dataclasses of their options.
+    """Chooses the clients that reply in a round; each sampler is a frozen dataclass of its options.
 
-    The result depends on the options and the arguments alone, so a run that is resumed asks the same clients. Clients
-    that are chosen and then drop out are left out; `replying` draws them.
+    The result depends on the options and the arguments alone, so a resumed run asks the same clients. Chosen clients
+    that drop out are not in the result; `replying` removes them.
 
     >>> @dataclass(frozen=True)
     ... class TakingTurns:
@@ -35,23 +35,23 @@ class Sampler(Protocol):
     """
 
     def __call__(self, round: int, sizes: Int[Tensor, " N"], seed: int) -> Int[Tensor, " r"]:
-        """Distinct ids from 0 to N - 1; none for a round in which nobody replies.
+        """Distinct ids from 0 to N - 1; an empty tensor for a round in which nobody replies.
 
         Args:
-            round: from 0.
+            round: counted from 0.
             sizes: the number of training examples of each client.
-            seed: the experiment's.
+            seed: the seed of the experiment.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
-    """Some clients, each as likely as any other.
+    """Clients drawn uniformly, without replacement.
 
     Args:
-        count: how many are chosen.
-        dropout: the probability with which a chosen client fails to reply.
+        count: the number of chosen clients.
+        dropout: the probability that a chosen client fails to reply.
 
     >>> Uniform(count=4)(round=7, sizes=torch.full((100,), 20), seed=0)
     tensor([41, 73, 79, 80])
@@ -72,13 +72,13 @@ class Uniform:
 
 @dataclass(frozen=True, kw_only=True)
 class BySize:
-    """Some clients, one after another, with probabilities proportional to their sizes.
+    """Clients drawn one after another, without replacement, with probabilities proportional to their sizes.
 
     A client of size zero is never chosen.
 
     Args:
-        count: how many are chosen.
-        dropout: the probability with which a chosen client fails to reply.
+        count: the number of chosen clients.
+        dropout: the probability that a chosen client fails to reply.
 
     >>> BySize(count=2)(round=0, sizes=torch.tensor([1, 1000, 0, 1000]), seed=0)
     tensor([1, 3])
@@ -93,7 +93,7 @@ class BySize:
 
     def __call__(self, round: int, sizes: Int[Tensor, " N"], seed: int) -> Int[Tensor, " r"]:
         _check_sizes(sizes)
-        _check_at_most(self.count, int((sizes > 0).sum()), "clients of a size above 0")
+        _check_at_most(self.count, int((sizes > 0).sum()), "clients with a size above 0")
         weights = sizes.double().numpy()
         chosen = _draw(len(sizes), self.count, seed, round, weights / weights.sum())
         return replying(chosen, round, self.dropout, seed)
@@ -101,10 +101,10 @@ class BySize:
 
 @dataclass(frozen=True, kw_only=True)
 class Everyone:
-    """All clients, each round.
+    """All clients, in each round.
 
     Args:
-        dropout: the probability with which a client fails to reply.
+        dropout: the probability that a client fails to reply.
 
     >>> Everyone()(round=0, sizes=torch.tensor([10, 20, 30]), seed=0)
     tensor([0, 1, 2])
@@ -122,13 +122,13 @@ class Everyone:
 
 @dataclass(frozen=True, kw_only=True)
 class Availability:
-    """Some of the clients that are there in the round, each as likely as any other.
+    """Clients drawn uniformly, without replacement, from those that are available in the round.
 
     Args:
-        pattern: a row for each round, with 1 for each client that is there and 0 for the others; after the last row
-            the pattern starts again. In a round without anybody there are no replies.
-        count: how many are chosen, at most; None for all that are there.
-        dropout: the probability with which a chosen client fails to reply.
+        pattern: a row for each round, with 1 for each available client and 0 for the others; after the last row the
+            pattern starts again. A round without available clients has no replies.
+        count: the largest number of chosen clients; None for all available clients.
+        dropout: the probability that a chosen client fails to reply.
 
     >>> day_and_night = Availability(pattern=((1, 1, 0), (0, 0, 1)))
     >>> sizes = torch.tensor([10, 20, 30])
@@ -141,7 +141,7 @@ class Availability:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pattern", _binary(self.pattern))  # equal whether lists came or tuples
+        object.__setattr__(self, "pattern", _binary(self.pattern))  # so that lists and tuples are equal
         check_count(self, "count", low=1, optional=True)
         _check_dropout(self)
 
@@ -153,10 +153,10 @@ class Availability:
             )
         if self.count is not None:
             _check_at_most(self.count, len(sizes))
-        there = torch.tensor(self.pattern[round % len(self.pattern)]).nonzero().flatten()
-        if self.count is not None and self.count < len(there):
-            there = there[_draw(len(there), self.count, seed, round)]
-        return replying(there, round, self.dropout, seed)
+        available = torch.tensor(self.pattern[round % len(self.pattern)]).nonzero().flatten()
+        if self.count is not None and self.count < len(available):
+            available = available[_draw(len(available), self.count, seed, round)]
+        return replying(available, round, self.dropout, seed)
 
 
 SAMPLINGS: dict[str, type[Any]] = {
@@ -168,11 +168,11 @@ SAMPLINGS: dict[str, type[Any]] = {
 
 
 def replying(chosen: Int[Tensor, " m"], round: int, probability: float, seed: int) -> Int[Tensor, " r"]:
-    """Who of the chosen replies, in their order, if each fails independently with `probability`.
+    """The chosen clients that reply, in the same order, if each client fails independently with `probability`.
 
-    Whether a client fails depends on the seed, the round and its id, not on who else was chosen: the k-th number of the
-    round's generator is client k's. Drawing the numbers up to the largest id is cheap (a millisecond for 100,000);
-    a generator for each of 1000 chosen clients would take twenty.
+    Whether a client fails depends on the seed, the round and its id, not on the other chosen clients: the k-th number
+    of the round's generator belongs to client k. Drawing all numbers up to the largest id is cheap (1 ms for 100,000
+    clients); a generator for each of 1000 chosen clients would take 20 ms.
 
     >>> replying(torch.tensor([5, 2, 9]), round=2, probability=0.5, seed=0)
     tensor([5, 9])
@@ -196,12 +196,12 @@ def _binary(pattern: Iterable[Iterable[Any]]) -> tuple[tuple[int, ...], ...]:
     """The matrix as tuples of 0 and 1, from lists, tuples, an array or a tensor."""
     try:
         rows = [list(row) for row in pattern]
-        good = (
+        valid = (
             len({len(row) for row in rows}) == 1 and rows[0] and all(value in (0, 1) for row in rows for value in row)
         )
-    except TypeError:  # it, or a row of it, has no entries
-        good = False
-    if not good:
+    except TypeError:  # the pattern, or one of its rows, has no entries
+        valid = False
+    if not valid:
         raise ValueError(
             f"`pattern` of Availability must have 0 or 1 for each client, in at least one round, got {short(pattern)}."
         )
@@ -215,12 +215,12 @@ def _check_dropout(sampler: object) -> None:
 def _check_sizes(sizes: Tensor) -> None:
     if sizes.ndim != 1 or len(sizes) == 0:
         raise ValueError(
-            f"`sizes` must have one entry for each of at least one client, got shape {tuple(sizes.shape)}."
+            f"`sizes` must be a vector with an entry for at least one client, got shape {tuple(sizes.shape)}."
         )
     if (bad := ~sizes.isfinite() | (sizes < 0)).any():
-        raise ValueError(f"`sizes` must be finite and from 0, got {sizes[bad][0].item()}.")
+        raise ValueError(f"`sizes` must be finite and at least 0, got {sizes[bad][0].item()}.")
 
 
-def _check_at_most(count: int, most: int, of: str = "clients") -> None:
+def _check_at_most(count: int, most: int, whose: str = "clients") -> None:
     if count > most:
-        raise ValueError(f"`count` must be at most the {most} {of}, got {count}.")
+        raise ValueError(f"`count` must be at most {most}, the number of {whose}, got {count}.")

@@ -12,7 +12,10 @@ __all__ = ["Round", "simulate"]
 
 
 class Round(NamedTuple, Generic[State]):
-    """The server after a round, and how it got there; None where nobody replied or the rule does not say."""
+    """The server after a round, and the replies, direction and explanation of the round.
+
+    The last three are None if nobody replied; the explanation is also None if the rule gives none.
+    """
 
     server: ServerState[State]
     replies: Replies | None
@@ -27,10 +30,10 @@ def simulate(
     server: ServerState[State],
     rounds: int,
 ) -> Iterator[Round[State]]:
-    """Each round up to `rounds`, from where the server is: who is asked, what they reply, what becomes of the model.
+    """Runs the rounds from the server's current one up to `rounds`, and yields the result of each.
 
-    Evaluating, recording, saving and stopping are lines in the `for` loop that consumes it. `sample` gives the clients
-    that reply in a round, and depends on the round alone.
+    Evaluating, recording, saving and stopping are lines in the caller's `for` loop. `sample` maps a round to the
+    clients that reply, and depends on the round alone.
     """
     while server.round < rounds:
         chosen = sample(server.round)

@@ -159,7 +159,7 @@ def test_a_full_disk_is_an_error_that_keeps_the_records(tmp_path: Path, data: Pa
     whole = records_of(tmp_path / "reference")
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) * 3 // 4, limit[1]))
-        with pytest.raises(RunError, match=r"records.jsonl cannot be written .* what was written before is kept\."):
+        with pytest.raises(RunError, match=r"records.jsonl cannot be written .* earlier files and records are kept\."):
             run(experiment, tmp_path / "run")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
@@ -174,7 +174,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(data: Path) -> None:
 
 
 def test_more_clients_than_there_are_is_refused_before_anything_is_written(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^`sampling.count` must be at most the 6 clients, got 9"):
+    with pytest.raises(ConfigError, match=r"^`sampling.count` must be at most 6, the number of clients, got 9"):
         run(small(data, sampling={"kind": "uniform", "count": 9}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -209,7 +209,7 @@ def test_a_pattern_for_other_clients_is_refused(tmp_path: Path, data: Path) -> N
         ({"data": {"name": "no.such:thing"}}, "`data.name`: dataset 'no.such:thing' cannot be imported: "),
         (
             {"data": {"name": f"{__name__}:broken_data"}},
-            f"`data.name`: dataset '{__name__}:broken_data' must return a Dataset or a Federation, but: OSError",
+            f"`data.name`: dataset '{__name__}:broken_data' must return a Dataset or a Federation, but raised OSError",
         ),
     ],
 )

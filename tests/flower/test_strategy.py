@@ -370,7 +370,7 @@ def test_a_directory_of_another_network_is_refused(tmp_path: Path) -> None:
     run(make_strategy(directory=tmp_path / "run"), make_grid(), 1)
     other = ArrayRecord(build_model("mlp", (6,), 3, seed=0, hidden=[7]).double().state_dict())
     with pytest.raises(
-        ConfigError, match=r"another model: `1.weight float64 5x6` was there, and now there is `1.weight float64 7x6`"
+        ConfigError, match=r"another model: the array `1.weight float64 5x6` is now `1.weight float64 7x6`"
     ):
         make_strategy(directory=tmp_path / "run").start(make_grid(), other, 2)
 
@@ -434,7 +434,7 @@ def test_waiting_for_clients_is_logged_once_per_wait(
 
 @pytest.mark.parametrize("rule", ["fedfv", FedFV, None])
 def test_an_aggregator_that_is_not_a_rule_is_refused(rule: Any) -> None:
-    with pytest.raises(ValueError, match=r"`aggregator` must be a rule, an object with `init` and a call, "):
+    with pytest.raises(ValueError, match=r"`aggregator` must be a rule, a callable object with `init`, "):
         FairStrategy(rule, 4)
 
 

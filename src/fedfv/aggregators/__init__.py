@@ -1,4 +1,4 @@
-"""The server rules. Each is a frozen dataclass of its hyper-parameters; none owns the loop."""
+"""The server rules. Each rule is a frozen dataclass of its hyper-parameters; no rule runs the round loop."""
 
 from typing import Any
 

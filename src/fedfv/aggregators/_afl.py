@@ -11,7 +11,7 @@ from fedfv.core import Replies
 
 
 class Mixture(NamedTuple):
-    """How much each of all clients counts: lambda, on the simplex."""
+    """The weight of each of all clients: lambda, on the simplex."""
 
     weights: Float[Tensor, " N"]
 
@@ -20,11 +20,11 @@ class Mixture(NamedTuple):
 class AFL:
     """Agnostic federated learning (Mohri et al., ICML 2019): the best model for the worst mixture of clients.
 
-    The direction is sum_k lambda_k g_k; then lambda goes up the losses by `eta_lambda` and back onto the simplex.
-    The answer of AFL is the mean of the iterates.
+    The direction is sum_k lambda_k g_k; then lambda takes a step of `eta_lambda` along the losses and is projected
+    onto the simplex. The answer of AFL is the mean of the iterates.
 
-    It is meant for few clients that all reply in each round. Of clients that did not, neither update nor loss is known:
-    the direction is then the average by lambda over those that replied, and only their weights are raised.
+    AFL is meant for few clients that all reply in each round. The update and the loss of an absent client are unknown:
+    the direction is then the average by lambda over the clients that replied, and only their weights are raised.
 
     >>> AFL(eta_lambda=0.01).init(num_clients=4, dim=10).weights
     tensor([0.2500, 0.2500, 0.2500, 0.2500], dtype=torch.float64)
@@ -43,7 +43,7 @@ class AFL:
     def __call__(self, replies: Replies, state: Mixture) -> tuple[Float[Tensor, " d"], Mixture]:
         weights = state.weights[replies.clients]
         total = weights.sum()
-        # All weight may lie on clients that are absent: then there is nothing to follow.
+        # If all weight lies on absent clients, the direction is zero.
         direction = linalg.combine(weights / total if total > 0 else weights, replies.updates)
         ascended = state.weights.index_add(0, replies.clients, self.eta_lambda * replies.losses.double())
         return direction, Mixture(linalg.project_simplex(ascended))

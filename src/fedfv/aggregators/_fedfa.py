@@ -10,11 +10,11 @@ from fedfv import linalg
 from fedfv.checks import check_choice, check_number
 from fedfv.core import ACCURACY, Measure, Replies, learning_rate
 
-_SMALLEST_SHARE = 1e-6  # keeps the logarithm of a client that has accuracy zero, or that is alone, finite
+_SMALLEST_SHARE = 1e-6  # keeps the logarithm finite for a client with accuracy zero, or for the only client
 
 
 class Participation(NamedTuple):
-    """How often each of all clients replied, and the server's momentum (a scalar zero before the first round)."""
+    """The number of replies of each client so far, and the server's momentum (a scalar zero before the first round)."""
 
     counts: Int[Tensor, " N"]
     momentum: Float[Tensor, " d"]
@@ -25,16 +25,16 @@ class FedFa:
     """FedFa (Huang et al., 2020): weights from accuracy and participation, and momentum on the server.
 
     A client's weight is alpha times the information of its share of the accuracies, -log2(acc_k / sum acc), plus beta
-    times that of its share of the replies so far, -log2(1 - f_k / sum f); each is normalised to sum to 1. With D the
-    average by these weights, the momentum is m <- gamma m + (1 - gamma) D and the direction D + eta m.
-    The clients' own momentum is a matter of local training.
+    times the information of its share of the replies so far, -log2(1 - f_k / sum f); both terms are normalised to sum
+    to 1. With D the average by these weights, the momentum is m <- gamma m + (1 - gamma) D and the direction D + eta m.
+    The clients' own momentum is a setting of local training.
 
     Args:
-        eta: how far the server goes along its momentum; None for the clients' learning rate, as in the paper's
+        eta: the factor of the momentum in the direction; None for the clients' learning rate, as in the paper's
             experiments.
-        weighting: "information", by definition; "uniform" leaves these weights unused, as the code behind the tables of
-            the FedFV paper did.
-        momentum: "added", by definition; "subtracted" (D - eta m) is what those tables were computed with.
+        weighting: "information" is the definition; "uniform" does not use these weights, as in the code behind the
+            tables of the FedFV paper.
+        momentum: "added" is the definition; "subtracted" (D - eta m) is the variant behind the same tables.
     """
 
     learning_rate_field: ClassVar = "eta"
@@ -82,6 +82,6 @@ def _information(shares: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
 
 
 def _normalise(values: Tensor) -> Float[Tensor, " m"]:
-    """Scaled to sum to 1; equal where all are zero."""
+    """The values scaled to sum to 1; equal values if all are zero."""
     values = values.double()
     return values / values.sum() if values.any() else torch.full_like(values, 1 / len(values))

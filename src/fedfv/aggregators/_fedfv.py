@@ -12,28 +12,31 @@ from fedfv.checks import check_choice, check_count, check_number
 from fedfv.core import Explanation, ExternalConflict, Replies
 from fedfv.seeding import rng
 
-# What is left when terms of length 1 cancel: below these it is rounding, and no direction at all.
-_ROUNDING_OF_SUM = 1e-12  # of a sum in double precision
-_ROUNDING_OF_STEP = 16  # of a projection of the stored direction, in units of its type's precision
+# When terms of length 1 cancel, a remainder shorter than these bounds is rounding error and not a direction.
+_ROUNDING_OF_SUM = 1e-12  # for a sum in double precision
+_ROUNDING_OF_STEP = 16  # for a projection of the stored direction, in units of its type's precision
 
 
 @dataclass(frozen=True)
 class FedFV:
     """Federated fair averaging (Wang et al., IJCAI 2021, Algorithms 1-3).
 
-    The updates of the round are ordered by loss; from each is removed what conflicts with the others (internal
-    conflicts), then from their average what conflicts with recent updates of absent clients (external conflicts), and
-    the length of the plain average is restored. A direction of zero stays zero.
+    Two updates conflict if their inner product is negative. The updates of a round are ordered by loss, and each update
+    loses the part that conflicts with the others (internal conflicts). Their average then loses the part that conflicts
+    with recent updates of absent clients (external conflicts), and is scaled to the length of the plain average. A
+    direction of zero stays zero.
 
-    It needs every client's update in the clear, so it cannot run under secure aggregation, and it believes the losses
-    it is told. With more than two clients the direction may still conflict with some of them.
+    FedFV needs every client's update in the clear, so it cannot run under secure aggregation, and it trusts the losses
+    that clients report. With more than two clients the direction may still conflict with some of them.
 
     Args:
-        alpha: the share of clients, those with the largest losses, that keep their update as it is.
-        tau: for how many rounds an absent client's last update is protected; 0 for none.
-        order: in which the updates serve as targets of the projections. "loss" is ascending, so the largest loss comes
-            last and is conflicted with least; "reverse" and "random" are for comparison (the paper's Table 4).
-        seed: of the random order.
+        alpha: the share of clients, those with the largest losses, whose updates stay whole, without a projection.
+        tau: the number of past rounds whose updates are remembered, so that an absent client's last update counts; 0
+            for none. External conflicts are removed from round `tau` on.
+        order: the order in which the updates are the targets of the projections. "loss" is ascending: the update with
+            the largest loss is the last target, so the result conflicts with it least. "reverse" and "random" are for
+            comparison (the paper's Table 4).
+        seed: the seed of the random order.
 
     >>> FedFV(alpha=0.1, tau=10)
     FedFV(alpha=0.1, tau=10, order='loss', seed=0)
@@ -60,7 +63,7 @@ class FedFV:
         return direction, state
 
     def explain(self, replies: Replies, state: History) -> tuple[Float[Tensor, " d"], History, Explanation]:
-        """The same, and what was done for it."""
+        """The result of a call, and an `Explanation`."""
         updates = replies.updates
         gramian = linalg.gramian(updates)
         by_loss = _by_loss(replies)
@@ -102,11 +105,11 @@ class FedFV:
     def _mitigate_external(
         self, direction: Float[Tensor, " d"], length: float, round: int, history: History
     ) -> list[ExternalConflict]:
-        """Algorithm 3, in place on a direction of this length; returns the conflicts that it has found.
+        """Algorithm 3, in place on a direction of this length; returns the conflicts.
 
-        It works on the vector, not on a Gramian of all that is remembered: that would be m times the arithmetic.
+        It works on the vector; a Gramian of all remembered updates would need m times the arithmetic.
         """
-        found = []
+        conflicts = []
         for past in history.past_rounds():
             if past.round < round - self.tau:
                 continue
@@ -117,12 +120,12 @@ class FedFV:
                 product = float(products @ conflicting)
                 linalg.accumulate(direction, -product / square * conflicting, past.updates)
                 share = min(1.0, -product / math.sqrt(square) / length) if length > 0 else 0.0
-                found.append(ExternalConflict(past.round, past.clients[conflicting > 0], share))
+                conflicts.append(ExternalConflict(past.round, past.clients[conflicting > 0], share))
                 length *= math.sqrt(1 - share**2)
-        return found
+        return conflicts
 
 
 def _by_loss(replies: Replies) -> Int[Tensor, " m"]:
-    """Positions in ascending order of loss, ties by client, so that the order of the replies does not matter."""
+    """Positions in ascending order of loss, ties by client id, so that the order of the replies does not matter."""
     by_client = replies.clients.argsort()
     return by_client[replies.losses[by_client].argsort(stable=True)]

@@ -13,11 +13,11 @@ from fedfv.core import Empty, Replies, learning_rate
 class FedMGDA:
     """FedMGDA+ (Hu et al., 2020): the shortest convex combination of the normalised updates, near the average by size.
 
-    With u_k = g_k / |g_k|, lambda minimises |sum_k lambda_k u_k|^2 over the simplex, no entry further than epsilon from
-    lambda_0, the weights by size; the direction is eta * sum_k lambda_k u_k. An update of zero stays zero.
+    With u_k = g_k / |g_k|, lambda minimises |sum_k lambda_k u_k|^2 over the simplex, with no entry further than epsilon
+    from lambda_0, the weights by size; the direction is eta * sum_k lambda_k u_k. An update of zero stays zero.
 
     Args:
-        eta: the server's step; None for the clients' learning rate, as in the paper's experiments.
+        eta: the server's step size; None for the clients' learning rate, as in the paper's experiments.
     """
 
     title: ClassVar = "FedMGDA+"

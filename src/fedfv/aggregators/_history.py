@@ -1,4 +1,4 @@
-"""What FedFV remembers of clients that are absent."""
+"""The memory of FedFV for clients that are absent."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from fedfv.mapped import MappedMatrix, Matrix
 
 
 class PastRound(NamedTuple):
-    """The updates of one round that is over."""
+    """The updates of one past round."""
 
     round: int
     clients: Int[Tensor, " m"]
@@ -19,11 +19,11 @@ class PastRound(NamedTuple):
     gramian: Float[Tensor, "m m"]
 
     def standing(self, last_replies: Int[Tensor, " N"]) -> Bool[Tensor, " m"]:
-        """Whose update of that round is still the last one."""
+        """Whether each update of this round is still the last one of its client: whether it stands."""
         return last_replies[self.clients] == self.round
 
     def reduced(self, standing: Bool[Tensor, " m"]) -> "PastRound":
-        """Without the rows that no longer stand. Those of a file cost no memory, and are left where they are."""
+        """The round without the rows that no longer stand. The rows of a file cost no memory, and are all kept."""
         if standing.all() or isinstance(self.updates, MappedMatrix):
             return self
         gramian = self.gramian[standing][:, standing]
@@ -33,7 +33,7 @@ class PastRound(NamedTuple):
 class History(NamedTuple):
     """The recent updates of all clients, round by round, the oldest first.
 
-    The matrices are those that were sent, not copies of them: to remember a round costs nothing.
+    The matrices are those of the replies, not copies, so remembering a round costs nothing.
     """
 
     last_replies: Int[Tensor, " N"]  # the paper's t_k: the round of each client's last reply, -1 before the first
@@ -51,16 +51,16 @@ class History(NamedTuple):
         return [PastRound(*row) for row in zip(*columns, strict=True)]
 
     def noting(self, replies: Replies) -> "History":
-        """With the clients of this round seen; their earlier updates no longer stand for anyone."""
+        """The history after these replies arrived; earlier updates of the same clients no longer stand."""
         last_replies = self.last_replies.clone()
         last_replies[replies.clients] = replies.round
         return self._replace(last_replies=last_replies)
 
     def remembering(self, replies: Replies, gramian: Float[Tensor, "m m"], tau: int) -> "History":
-        """With the updates of this round, and without what cannot matter in the next `tau` rounds any more.
+        """The history with the updates of this round, and without those that cannot matter in the next `tau` rounds.
 
-        Rounds that are too old, or of which no row stands, are dropped. Single rows are dropped, by a copy of the rest,
-        only when there would be more rows than clients. So there are at most min(N, tau * m) of them.
+        Rounds that are too old, or without a row that stands, are dropped. Single rows are dropped, by copying the
+        others, only when there would be more rows than clients. So there are at most min(N, tau * m) rows.
         """
         now = PastRound(replies.round, replies.clients, replies.updates, gramian)
         recent = [past for past in self.past_rounds() if past.round > now.round - tau]

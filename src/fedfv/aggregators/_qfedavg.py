@@ -17,8 +17,8 @@ class QFedAvg:
     With L = 1 / lr and D_k = L g_k the direction is sum_k F_k^q D_k / sum_k (q F_k^(q-1) |D_k|^2 + L F_k^q).
 
     Args:
-        lr: the clients' learning rate; None for that of the experiment.
-        loss: "before" training, by definition; "after" is what the tables of the FedFV paper were computed with.
+        lr: the clients' learning rate; None for the learning rate of the experiment.
+        loss: "before" training is the definition; "after" is the variant behind the tables of the FedFV paper.
     """
 
     title: ClassVar = "q-FedAvg"
@@ -42,7 +42,7 @@ class QFedAvg:
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
         losses = self._losses(replies) + 1e-10
-        # L cancels once, and dividing all losses by the largest changes nothing but keeps F^q from overflowing.
+        # L cancels once. Dividing all losses by the largest does not change the result, but keeps F^q from overflowing.
         weights = (losses / losses.max()) ** self.q
         squares = linalg.squared_lengths(replies.updates)
         normaliser = (weights * (self.q / (losses * learning_rate(self)) * squares + 1)).sum()

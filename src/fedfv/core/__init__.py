@@ -1,4 +1,4 @@
-"""The contract: what clients reply, what a rule is, and the one place where the model changes."""
+"""The contract: the replies of clients, the interface of a rule, and the only code that changes the model."""
 
 from fedfv.core._replies import NO_BUFFERS, Buffers, NotFiniteError, Replies, as_fields
 from fedfv.core._rules import (

@@ -1,4 +1,4 @@
-"""What clients reply, checked once."""
+"""The replies of clients, checked once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _OPTIONAL = ("accuracies", "trained_losses")
 
 
 class Buffers(NamedTuple):
-    """What a model carries beside its parameters, such as the statistics of BatchNorm; rules do not see it."""
+    """The tensors of a model beside its parameters, such as the statistics of BatchNorm; rules do not see them."""
 
     values: Float[Tensor, "*m b"]  # floating-point buffers; `step` averages them, weighted by client size
     counts: Int[Tensor, "*m c"]  # integer buffers; `step` keeps the element-wise maximum
@@ -25,7 +25,7 @@ NO_BUFFERS = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.long))
 
 
 class NotFiniteError(ValueError):
-    """NaN or infinite numbers of some clients: the usual end of a model that diverges."""
+    """Some clients replied with NaN or infinity, as usually happens when a model diverges."""
 
     def __init__(self, name: str, clients: list[int]) -> None:
         super().__init__(name, clients)
@@ -37,22 +37,22 @@ class NotFiniteError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replies:
-    """What m clients told the server in one round; checked here and nowhere else.
+    """The replies of m clients in one round; checked here and nowhere else.
 
-    Rules may keep `updates` as they are, without a copy: do not write to them afterwards.
+    Rules may keep `updates` without a copy: do not write to the matrix afterwards.
 
     Args:
         round: counted from 0.
         clients: distinct ids, from 0 to one less than the number of all clients.
         updates: the global parameters minus the client's own after training, a row for each client.
-        losses: of the *global* model on the client's training data, before it trained.
+        losses: the loss of the *global* model on the client's training data, before the client trained.
         sizes: numbers of training examples.
-        accuracies: likewise of the global model before training, in [0, 1].
-        trained_losses: of the client's own model after it trained.
-        measured: numbers of other names that a rule asks for, see `Measure`; one for each client.
-        buffers: of the client's own model after it trained, a row for each client.
+        accuracies: the accuracy, in [0, 1], of the global model on the same data before training.
+        trained_losses: the loss of the client's own model after training.
+        measured: other values that a rule needs, by name, see `Measure`; one number for each client.
+        buffers: the buffers of the client's own model after training, a row for each client.
 
-    A rule says which of the optional fields it needs, and `step` refuses replies without them.
+    A rule lists the optional fields that it needs, and `step` refuses replies without them.
 
     >>> Replies(
     ...     round=0,
@@ -82,9 +82,9 @@ class Replies:
         self._check_clients()
         for name, values in ({"losses": self.losses, "sizes": self.sizes} | self.all_measured()).items():
             self._check_values(name, values)
-        self._refuse("sizes", self.sizes < 0, "be from 0")
+        self._refuse("sizes", self.sizes < 0, "be at least 0")
         if not self.sizes.any():
-            raise ValueError("`sizes` must not all be zero, since averages are taken by size.")
+            raise ValueError("`sizes` must not all be zero, since averages are weighted by size.")
         if self.accuracies is not None:
             self._refuse("accuracies", (self.accuracies < 0) | (self.accuracies > 1), "be in [0, 1]")
         self._refuse_not_finite("updates", linalg.finite_rows(self.updates))
@@ -96,12 +96,12 @@ class Replies:
                 self._refuse_not_finite("buffers", values.isfinite().all(dim=1))
 
     def all_measured(self) -> dict[str, Float[Tensor, " m"]]:
-        """Every optional value that the clients reported, by name."""
+        """All optional values that the clients reported, by name."""
         fields = {name: values for name in _OPTIONAL if (values := getattr(self, name)) is not None}
         return fields | dict(self.measured)
 
     def reported(self, name: str, to: object) -> Float[Tensor, " m"]:
-        """The values of an optional field, or those in `measured`, for a rule that needs them."""
+        """The values of an optional field, or of an entry of `measured`, for a rule that needs them."""
         if (values := self.all_measured().get(name)) is None:
             raise ValueError(f"`{name}` must be in the replies, since {type(to).__name__} needs it, got None.")
         return values
@@ -123,10 +123,11 @@ class Replies:
         if clients.dtype.is_floating_point or clients.dtype.is_complex or clients.dtype == torch.bool:
             raise ValueError(f"`clients` must be whole numbers, got {clients.dtype}.")
         ids = clients.sort().values
-        if (again := ids[1:] == ids[:-1]).any():
-            raise ValueError(f"`clients` must be distinct, but {sorted(set(ids[1:][again].tolist()))} replied again.")
+        if (repeated := ids[1:] == ids[:-1]).any():
+            twice = sorted(set(ids[1:][repeated].tolist()))
+            raise ValueError(f"`clients` must be distinct, but {twice} replied more than once.")
         if (clients < 0).any():
-            raise ValueError(f"`clients` must be from 0, but {clients[clients < 0].tolist()} are not.")
+            raise ValueError(f"`clients` must be at least 0, but {clients[clients < 0].tolist()} are not.")
 
     def _check_values(self, name: str, values: Tensor) -> None:
         _check_vector(name, values, len(self.updates))
@@ -144,7 +145,7 @@ class Replies:
 
 
 def as_fields(measured: Mapping[str, Float[Tensor, " m"]]) -> dict[str, Any]:
-    """Values by name as the fields of `Replies` in which they belong.
+    """Arguments of `Replies` from values by name: its optional fields, and all other values in `measured`.
 
     >>> as_fields({"accuracies": torch.tensor([0.5]), "margins": torch.tensor([2.0])})
     {'accuracies': tensor([0.5000]), 'measured': {'margins': tensor([2.])}}

@@ -1,4 +1,4 @@
-"""What a rule is, and what it may say of itself; a rule that says nothing is still a rule."""
+"""The interface of a rule, and the optional attributes by which a rule describes itself."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from torch import Tensor
 from fedfv.core._replies import Buffers, Replies
 
 State = TypeVar("State", bound=tuple[Any, ...])
-"""What a rule remembers: a NamedTuple whose fields are tensors, or tuples of tensors, and nothing else."""
+"""The state of a rule: a NamedTuple whose fields are tensors, or tuples of tensors, and nothing else."""
 
 Rule = TypeVar("Rule")
 
@@ -24,20 +24,20 @@ class Empty(NamedTuple):
 class Aggregator(Protocol[State]):
     """A server rule: a frozen dataclass of hyper-parameters that turns replies into one direction.
 
-    It writes neither to itself nor to its arguments. What it has to remember it returns, so a checkpoint is complete.
+    It writes neither to itself nor to its arguments. It returns all that it must remember, so a checkpoint is complete.
 
     A rule may also have these attributes, which other modules read through functions of this module:
 
     - `needs`: the optional fields of `Replies` that the rule reads, and how clients measure each (`needs`).
-    - `answer = "mean"`: its answer is the mean of the models after each round, not the last one (`answer`).
-    - `explain(replies, state)`: the same as a call, and an `Explanation` as a third value (`explain`).
-    - `learning_rate_field`: the name of the field that is the clients' learning rate (`with_learning_rate`).
-    - `title`: its name in tables and figures, if not that of the class (`title`).
-    - `always_shown`: the hyper-parameters that labels show even where they have their default.
+    - `answer = "mean"`: the answer is the mean of the models after each round, not the last model (`answer`).
+    - `explain(replies, state)`: returns the result of a call, and an `Explanation` as a third value (`explain`).
+    - `learning_rate_field`: the name of the field that holds the clients' learning rate (`with_learning_rate`).
+    - `title`: the name in tables and figures, if it is not the name of the class (`title`).
+    - `always_shown`: the hyper-parameters that labels show even if they have their default value.
     """
 
     def init(self, num_clients: int, dim: int) -> State:
-        """What the rule remembers before the first round of `num_clients` clients and `dim` parameters."""
+        """The state before the first round, for `num_clients` clients and `dim` parameters."""
         ...
 
     def __call__(self, replies: Replies, state: State) -> tuple[Float[Tensor, " d"], State]:
@@ -46,7 +46,7 @@ class Aggregator(Protocol[State]):
 
 
 class Clients(Protocol):
-    """Whoever trains: turns the ids of the chosen clients and the global model into their replies."""
+    """A function that trains: turns the ids of the chosen clients and the global model into their replies."""
 
     def __call__(
         self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"], buffers: Buffers
@@ -54,7 +54,7 @@ class Clients(Protocol):
 
 
 class Seen(NamedTuple):
-    """A model on n training examples of one client."""
+    """The outputs and losses of a model on n training examples of one client."""
 
     outputs: Float[Tensor, "n ..."]
     targets: Int[Tensor, " n"]
@@ -66,10 +66,10 @@ class Measure:
     """A number that each client reports: the mean of some value over its training examples.
 
     Args:
-        of: the value of each example. Clients are trained in stacks, so `torch.func.vmap` has to take this function.
-        after: whether the model is the client's own after training, instead of the one that it received.
-        low: the smallest value that the mean can have; means are clipped, since a mean of ones may exceed one.
-        high: the largest value that the mean can have.
+        of: computes the value of each example. It must work under `torch.func.vmap`, since clients train in stacks.
+        after: whether to measure the client's own model after training, instead of the model that it received.
+        low: the smallest possible mean; means are clipped, since by rounding a mean of ones may exceed one.
+        high: the largest possible mean.
 
     >>> surprise = Measure(lambda seen: (seen.losses > 1).to(seen.losses))
     """
@@ -80,46 +80,46 @@ class Measure:
     high: float = torch.inf
 
 
-def _right(seen: Seen) -> Float[Tensor, " n"]:
-    # Across the strides of a transposed matrix, argmax takes ten times as long.
+def _correct(seen: Seen) -> Float[Tensor, " n"]:
+    # On a transposed matrix, argmax takes ten times as long because of the strides.
     return (seen.outputs.contiguous().argmax(dim=1) == seen.targets).to(seen.losses)
 
 
-ACCURACY = Measure(_right, low=0, high=1)
-"""For `needs = {"accuracies": ACCURACY}`."""
+ACCURACY = Measure(_correct, low=0, high=1)
+"""The measure for `needs = {"accuracies": ACCURACY}`."""
 
 TRAINED_LOSS = Measure(lambda seen: seen.losses, after=True)
-"""For `needs = {"trained_losses": TRAINED_LOSS}`."""
+"""The measure for `needs = {"trained_losses": TRAINED_LOSS}`."""
 
 
 class ExternalConflict(NamedTuple):
-    """What was removed from the direction for clients of one past round."""
+    """The part that was removed from the direction, since it conflicted with clients of one past round."""
 
     round: int
     clients: Int[Tensor, " k"]
-    share: float  # of the length that the direction had
+    share: float  # length of this part, relative to the direction before the removal
 
 
 class Explanation(NamedTuple):
-    """What a rule did to the updates of a round, as far as it says."""
+    """How a rule changed the updates of a round, as far as the rule says so."""
 
     gramian: Float[Tensor, "m m"] | None = None  # inner products of the updates, if the rule has computed them
     kept: Bool[Tensor, " m"] | None = None  # the clients whose updates the rule did not change
-    coefficients: Float[Tensor, "m m"] | None = None  # of each update as the rule changed it, over the updates
-    external: tuple[ExternalConflict, ...] = ()  # conflicts with clients that were absent
+    coefficients: Float[Tensor, "m m"] | None = None  # row i: changed update i, as a combination of the updates
+    external: tuple[ExternalConflict, ...] = ()  # conflicts with absent clients
 
 
 def needs(rule: Any) -> Mapping[str, Measure | None]:
     """The optional fields of `Replies` that the rule reads, and how a simulated client measures each.
 
-    None stands for what only clients on a network can know.
+    None marks a value that only clients on a network can measure.
     """
-    found: Mapping[str, Measure | None] = getattr(rule, "needs", {})
-    return found
+    measures: Mapping[str, Measure | None] = getattr(rule, "needs", {})
+    return measures
 
 
 def answers_with_mean(rule: Any) -> bool:
-    """Whether the rule's answer is the mean of the models after each round, and not the last one."""
+    """Whether the rule's answer is the mean of the models after each round, and not the last model."""
     return getattr(rule, "answer", "last") == "mean"
 
 
@@ -134,19 +134,19 @@ def explain(
 
 
 def title(rule: Any) -> str:
-    """What a rule, or its class, is called in tables and figures."""
+    """The name of a rule, or of its class, in tables and figures."""
     cls = rule if isinstance(rule, type) else type(rule)
     return str(getattr(cls, "title", cls.__name__))
 
 
 def learning_rate_field(rule: Any) -> str | None:
-    """The field of a rule, or of its class, that is the clients' learning rate; None if there is none."""
+    """The name of the field of a rule, or of its class, that holds the clients' learning rate; may be None."""
     name: str | None = getattr(rule, "learning_rate_field", None)
     return name
 
 
 def with_learning_rate(rule: Rule, lr: float) -> Rule:
-    """The rule with the clients' learning rate in the field that is for it, unless that field has a value.
+    """The rule with the clients' learning rate in its `learning_rate_field`, unless that field has a value.
 
     >>> @dataclass(frozen=True)
     ... class Scaled:
@@ -162,7 +162,7 @@ def with_learning_rate(rule: Rule, lr: float) -> Rule:
 
 
 def learning_rate(rule: Any) -> float:
-    """The clients' learning rate, for a rule that uses it; a sentence if it has none."""
+    """The clients' learning rate, for a rule that uses it; raises a `ValueError` if it is not set."""
     name = learning_rate_field(rule)
     value: float | None = None if name is None else getattr(rule, name)
     if value is None:
@@ -171,8 +171,8 @@ def learning_rate(rule: Any) -> float:
 
 
 def check_rule(rule: Any) -> None:
-    """Refuses what is no rule, or lacks the clients' learning rate."""
+    """Refuses an object that is not a rule, and a rule whose learning rate is not set."""
     if isinstance(rule, type) or not (callable(rule) and hasattr(rule, "init")):
-        raise ValueError(f"`aggregator` must be a rule, an object with `init` and a call, not its name, got {rule!r}.")
+        raise ValueError(f"`aggregator` must be a rule, a callable object with `init`, and not a name, got {rule!r}.")
     if learning_rate_field(rule) is not None:
         learning_rate(rule)

@@ -1,4 +1,4 @@
-"""The server, and the one place where the model changes."""
+"""The server, and the only code that changes the model."""
 
 from typing import Any, Generic, NamedTuple
 
@@ -12,12 +12,12 @@ from fedfv.mapped import MappedMatrix
 
 
 class ServerState(NamedTuple, Generic[State]):
-    """All of a checkpoint."""
+    """The server between two rounds: all that a checkpoint holds."""
 
-    round: int  # the number of rounds so far, which is also the next one, counted from 0
+    round: int  # the number of finished rounds, which is also the index of the next round
     num_clients: int
     params: Float[Tensor, " d"]
-    mean: Float[Tensor, " d"]  # of the parameters after each round so far
+    mean: Float[Tensor, " d"]  # mean of the parameters after each round so far
     memory: State
     buffers: Buffers = NO_BUFFERS
 
@@ -37,12 +37,12 @@ def start(
 
 
 def answer(rule: Any, server: ServerState[Any]) -> Float[Tensor, " d"]:
-    """The model that the rule answers with: the last one, unless the rule says that it is the mean of all so far."""
+    """The model that the rule answers with: the last model, or the mean of all so far if the rule says so."""
     return server.mean if answers_with_mean(rule) else server.params
 
 
 class Step(NamedTuple, Generic[State]):
-    """One round of a rule."""
+    """The result of one round."""
 
     server: ServerState[State]
     direction: Float[Tensor, " d"]
@@ -72,9 +72,9 @@ def step(aggregator: Aggregator[State], replies: Replies, server: ServerState[St
 
 
 def explained_step(aggregator: Aggregator[State], replies: Replies, server: ServerState[State]) -> Step[State]:
-    """As `step`, with the direction and what the rule says about it."""
+    """Like `step`, but also returns the direction and the explanation of the rule."""
     if replies.round != server.round:
-        raise ValueError(f"`round` must be {server.round}, the one the server is in, got {replies.round}.")
+        raise ValueError(f"`round` must be {server.round}, the server's current round, got {replies.round}.")
     if int(replies.clients.max()) >= server.num_clients:
         raise ValueError(f"`clients` must be below {server.num_clients}, got {int(replies.clients.max())}.")
     if replies.updates.shape[1] != len(server.params) or replies.updates.dtype != server.params.dtype:
@@ -91,7 +91,7 @@ def explained_step(aggregator: Aggregator[State], replies: Replies, server: Serv
 
 
 def skip(server: ServerState[State]) -> ServerState[State]:
-    """The server after a round in which nobody replied: the model stays."""
+    """The server after a round in which nobody replied: the model does not change."""
     return _advance(server)
 
 
@@ -106,7 +106,7 @@ def _merge(buffers: Buffers, sizes: Real[Tensor, " m"]) -> Buffers:
 
 
 def to_tensors(server: ServerState[Any]) -> dict[str, Tensor]:
-    """The server as named tensors: what a checkpoint stores, with nothing in it that could be executed."""
+    """The server as named tensors, for a checkpoint that contains no executable code."""
     named = {
         "round": torch.tensor(server.round),
         "num_clients": torch.tensor(server.num_clients),
@@ -122,7 +122,7 @@ def to_tensors(server: ServerState[Any]) -> dict[str, Tensor]:
 
 
 def from_tensors(aggregator: Aggregator[State], named: dict[str, Tensor]) -> ServerState[State]:
-    """The server whose `to_tensors` these are, if it ran the same rule."""
+    """The inverse of `to_tensors`, for a server that ran the same rule."""
     num_clients = int(named["num_clients"])
     empty = aggregator.init(num_clients, len(named["params"]))
     fields: dict[str, Any] = {}

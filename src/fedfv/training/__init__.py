@@ -1,4 +1,4 @@
-"""What clients do: train, and see how the model serves them."""
+"""The work of clients: training, and evaluating the model."""
 
 from fedfv.training._batched import BatchedClients, can_be_batched
 from fedfv.training._evaluate import Evaluation, evaluate

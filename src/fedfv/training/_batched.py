@@ -1,4 +1,4 @@
-"""Clients trained together: what makes a simulation fast."""
+"""Clients trained together, which makes a simulation fast."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,28 +14,28 @@ from fedfv.training._local import LocalSGD
 from fedfv.training._measures import Measures
 from fedfv.training._work import One, OneLinear, Stack, Work, is_thin
 
-# To stack clients is to copy their inputs. Measured on two cores, with 20 to 5600 examples and 2 to 660 thousand
-# parameters: it pays unless a client has more input numbers than this; such a one is read where it stands.
+# Stacking clients copies their inputs. Measured on two cores, with 20 to 5600 examples and 2 to 660 thousand
+# parameters: stacking pays unless a client has more input numbers than this; such a client is read in place.
 _OWN_INPUTS = 1_500_000
-_STACKED_NUMBERS = 1 << 25  # inputs, or parameters, of all clients in a stack
+_STACKED_NUMBERS = 1 << 25  # most input numbers, and most parameters, of all clients in a stack
 
 
 def can_be_batched(model: nn.Module) -> bool:
-    """Whether the model does the same in training and out of it: it has neither buffers nor dropout."""
+    """Whether the model computes the same in training as in evaluation: it has neither buffers nor dropout."""
     drops = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in model.modules())
     return not drops and not any(True for _ in model.buffers())
 
 
 @dataclass(frozen=True, eq=False)
 class BatchedClients:
-    """Equal to `LoopClients` and faster: many small clients are trained as one stack of models.
+    """A faster equivalent of `LoopClients`: many small clients are trained as one stack of models.
 
-    Large clients, and models with convolutions (which gain nothing from stacking on a CPU), go one by one, but without
-    a copy of the model; and where a step sees all examples, the loss before training falls out of the first one.
+    Large clients, and models with convolutions (which gain nothing from stacking on a CPU), are trained one by one, but
+    without a copy of the model. If a step uses all examples, the first step also gives the loss before training.
 
     Args:
-        seed: of the order of the examples.
-        measures: what clients report beside the loss, by name; see `fedfv.core.needs`.
+        seed: the seed of the order of the examples.
+        measures: the values that clients report beside the loss, by name; see `fedfv.core.needs`.
     """
 
     federation: Federation
@@ -48,7 +48,7 @@ class BatchedClients:
     def __post_init__(self) -> None:
         Measures(self.measures)
         if not can_be_batched(self.model):
-            raise ValueError("`model` of BatchedClients must have neither buffers nor dropout; LoopClients takes such.")
+            raise ValueError("`model` of BatchedClients must have neither buffers nor dropout; else use LoopClients.")
 
     def __call__(
         self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"], buffers: Buffers = NO_BUFFERS
@@ -73,7 +73,7 @@ class BatchedClients:
         )
 
     def _groups(self, chosen: Int[Tensor, " m"], d: int) -> Iterator[list[int]]:
-        """Positions of clients that are trained together, of similar size so that little is filled up."""
+        """Positions of clients to train together; their sizes are similar, so that there is little padding."""
         sizes = self.federation.train.sizes[chosen].tolist()
         convolves = any(isinstance(module, nn.modules.conv._ConvNd) for module in self.model.modules())
         width = self.federation.inputs[0].numel()
@@ -96,7 +96,7 @@ class BatchedClients:
         return kind(self.model, LOSSES[self.loss], *self.federation.examples("train", clients[0]), batches[0])
 
     def _train(self, work: Work, round: int, params: Float[Tensor, " d"], update: Float[Tensor, "*g d"]) -> Tensor:
-        """Writes into `update` how far the steps lead away from `params`; returns the reports before and after."""
+        """Writes the global minus the trained parameters into `update`; returns the reports before and after."""
         lr, momentum, weight_decay = self.local.lr_at(round), self.local.momentum, self.local.weight_decay
         values = Measures(self.measures).values(after=False)
         before = None if work.sees_all_at_once else work.look(params, values)
@@ -116,7 +116,7 @@ class BatchedClients:
                     torch.mul(grad, lr, out=parts[name])
                 else:
                     parts[name].add_(grad if active is None else _masked(grad, active), alpha=lr)
-        assert before is not None  # there is a step, since every client has examples
+        assert before is not None  # there is at least one step, since every client has examples
         if after := Measures(self.measures).values(after=True):
             return torch.cat([before, work.look(params - update, after)[1:]])
         return before

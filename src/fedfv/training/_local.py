@@ -1,4 +1,4 @@
-"""How a client trains."""
+"""Local training of a client."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,7 @@ class LocalSGD:
 
     Args:
         batch_size: None for all examples at once.
-        lr_decay: the learning rate is multiplied by it ...
-        lr_decay_every: ... after this many rounds, again and again.
+        lr_decay: the factor by which the learning rate is multiplied every `lr_decay_every` rounds.
 
     >>> LocalSGD(lr=0.1, lr_decay=0.5, lr_decay_every=10).lr_at(25)
     0.025
@@ -31,7 +30,7 @@ class LocalSGD:
     lr_decay_every: int = 1
 
     def __post_init__(self) -> None:
-        for name, low, high, wanted in [
+        for name, low, high, rule in [
             ("lr", 0, float("inf"), "positive"),
             ("momentum", -1e-300, 1, "in [0, 1)"),
             ("weight_decay", -1e-300, float("inf"), "a number from 0"),
@@ -39,7 +38,7 @@ class LocalSGD:
         ]:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not low < value < high:
-                raise ValueError(f"`{name}` of local training must be {wanted}, got {value!r}.")
+                raise ValueError(f"`{name}` of local training must be {rule}, got {value!r}.")
         for name in ("epochs", "batch_size", "lr_decay_every"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
@@ -50,11 +49,11 @@ class LocalSGD:
         return self.lr * self.lr_decay ** (round // self.lr_decay_every)
 
     def is_full_batch(self, size: int) -> bool:
-        """Whether a client of this many examples takes them all at once."""
+        """Whether a client with this many examples trains on all of them at once."""
         return self.batch_size is None or self.batch_size >= size
 
     def batches(self, size: int, seed: int, round: int, client: int) -> list[Int[Tensor, " b"]]:
-        """The positions of the examples of each step, over all epochs: shuffled anew in each one."""
+        """The positions of the examples in the batch of each step, over all epochs; each epoch is shuffled anew."""
         if self.is_full_batch(size):
             return [torch.arange(size)] * self.epochs
         random = rng(seed, "train", round, client)

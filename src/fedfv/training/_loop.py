@@ -1,4 +1,4 @@
-"""Clients one after another, as plainly as it can be said."""
+"""Clients trained one after another, in the plainest code."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from fedfv.training._measures import Measures, Value
 
 @dataclass(frozen=True, eq=False)
 class LoopClients:
-    """The reference: each client copies the model, looks at its loss, trains with `torch.optim.SGD`, and replies.
+    """The reference: each client copies the model, measures its loss, trains with `torch.optim.SGD`, and replies.
 
-    It takes any model, also one with buffers or dropout. `BatchedClients` is the fast one.
+    It accepts any model, also one with buffers or dropout. `BatchedClients` is faster.
 
     Args:
-        seed: of the order of the examples, and of dropout within the model.
-        measures: what clients report beside the loss, by name; see `fedfv.core.needs`.
+        seed: the seed of the order of the examples, and of dropout within the model.
+        measures: the values that clients report beside the loss, by name; see `fedfv.core.needs`.
     """
 
     federation: Federation
@@ -41,7 +41,7 @@ class LoopClients:
         self, round: int, chosen: Int[Tensor, " m"], params: Float[Tensor, " d"], buffers: Buffers = NO_BUFFERS
     ) -> Replies:
         updates = torch.empty(len(chosen), len(params), dtype=params.dtype, device=params.device)
-        reports, kept = [], []
+        reports, own_buffers = [], []
         measures = Measures(self.measures)
         before, after = measures.values(after=False), measures.values(after=True)
         for row, client in zip(updates, chosen.tolist(), strict=True):
@@ -51,7 +51,7 @@ class LoopClients:
             self._train(model, round, client)
             torch.sub(params, flatten(model), out=row)
             reports.append(report + self._look(model, client, after)[1:] if after else report)
-            kept.append(flatten_buffers(model))
+            own_buffers.append(flatten_buffers(model))
         losses, *others = torch.tensor(reports, dtype=torch.double).unbind(dim=1)
         return Replies(
             round=round,
@@ -60,11 +60,11 @@ class LoopClients:
             losses=losses,
             sizes=self.federation.train.sizes[chosen],
             **measures.fields(others),
-            buffers=Buffers(*map(torch.stack, zip(*kept, strict=True))) if any(map(len, buffers)) else None,
+            buffers=Buffers(*map(torch.stack, zip(*own_buffers, strict=True))) if any(map(len, buffers)) else None,
         )
 
     def _look(self, model: nn.Module, client: int, values: Sequence[Value]) -> list[float]:
-        """The means over the client's training examples of the loss and of each value."""
+        """The means of the loss and of each value over the client's training examples."""
         inputs, targets = self.federation.examples("train", client)
         model.eval()
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What one client, or a stack of them, has to differentiate: one model, at any parameters, on their own examples."""
+"""Gradients of one client, or of a stack of clients: one model, at any parameters, on the clients' own examples."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,23 +19,26 @@ from fedfv.training._measures import Value
 _FEW_OUTPUTS = 4
 
 ExampleLoss = Callable[[Tensor, Tensor], Tensor]
-Report = Float[Tensor, "k *g"]  # means over the examples of a client: of the loss, and of each value that was asked for
+Report = Float[Tensor, "k *g"]  # means over a client's examples: of the loss, then of each requested value
 
 
 class Work(Protocol):
-    """The gradients of g clients' losses, stacked; `*g` is nothing for one client."""
+    """The gradients of g clients' losses, stacked; `*g` is empty for one client."""
 
     steps: int
-    sees_all_at_once: bool  # whether a step is taken on all examples, so that the first one shows the loss before
+    sees_all_at_once: bool  # whether a step uses all examples, so that the first gives the loss before training
 
     def gradient(
         self, at: Float[Tensor, "*g d"], step: int, values: Sequence[Value]
     ) -> tuple[dict[str, Tensor], Report]:
-        """By parameter, of a step at these parameters, one vector for all or a row for each; and the report on it."""
+        """The gradients of a step, by parameter name, and the report on its examples.
+
+        The parameters `at` are one vector for all clients, or a row for each client.
+        """
         ...
 
     def active(self, step: int) -> Bool[Tensor, " g"] | None:
-        """Who still takes part in this step; None if all do."""
+        """The clients that still take part in this step; None if all do."""
         ...
 
     def look(self, at: Float[Tensor, "*g d"], values: Sequence[Value]) -> Report:
@@ -44,7 +47,7 @@ class Work(Protocol):
 
 
 class One:
-    """A single client; its examples are read where they stand."""
+    """A single client, whose examples are read in place."""
 
     def __init__(
         self, model: nn.Module, loss: ExampleLoss, inputs: Tensor, targets: Tensor, batches: list[Int[Tensor, " b"]]
@@ -70,12 +73,12 @@ class One:
             return self._means(outputs, self.targets, values)[1]
 
     def _parameters(self, at: Float[Tensor, " d"]) -> dict[str, Tensor]:
-        """Those of convolutions with channels last: pooling and gradients take two thirds of the time then."""
+        """The parameters, channels last for convolutions: pooling and gradients then take two thirds of the time."""
         views = unflatten(at, self.model)
         return {n: v.to(memory_format=torch.channels_last) if v.ndim == 4 else v for n, v in views.items()}
 
     def _means(self, outputs: Tensor, targets: Tensor, values: Sequence[Value]) -> tuple[Tensor, Report]:
-        """The mean loss, which can be differentiated, and the report."""
+        """The mean loss, which is differentiable, and the report."""
         losses = self.loss(outputs, targets)
         loss = losses.mean()
         seen = Seen(outputs.detach(), targets, losses.detach())
@@ -83,9 +86,9 @@ class One:
 
 
 class OneLinear(One):
-    """A single client whose model is one linear layer: its gradient takes as long as its examples take to be read.
+    """A single client whose model is one linear layer: the gradient takes as long as reading the examples.
 
-    Measured with 784 inputs and 3 outputs: half the time of what BLAS does with so thin a matrix.
+    Measured with 784 inputs and 3 outputs: half the time that BLAS needs for so thin a matrix.
     """
 
     def gradient(self, at: Float[Tensor, " d"], step: int, values: Sequence[Value]) -> tuple[dict[str, Tensor], Report]:
@@ -109,15 +112,15 @@ class OneLinear(One):
 
 
 def is_thin(model: nn.Module) -> bool:
-    """Whether the model is one linear layer of few outputs on all inputs, such as our softmax regression."""
+    """Whether the model is one linear layer with few outputs on all inputs, such as our softmax regression."""
     match [*model.children()] if type(model) is nn.Sequential else []:
         case [nn.Flatten(start_dim=1, end_dim=-1), nn.Linear(out_features=outputs) as linear]:
-            return outputs <= _FEW_OUTPUTS and all(each.requires_grad for each in linear.parameters())
+            return outputs <= _FEW_OUTPUTS and all(parameter.requires_grad for parameter in linear.parameters())
     return False
 
 
 class Stack:
-    """Several clients at once, with batches of unequal length filled up by examples that do not count."""
+    """Several clients at once; shorter batches are padded with examples of weight zero."""
 
     def __init__(
         self,
@@ -129,9 +132,9 @@ class Stack:
     ) -> None:
         self.model, self.loss, self.federation = model, loss, federation
         rows = [federation.train[client] for client in clients]
-        nothing = rows[0][:0]
+        empty = rows[0][:0]
         own = [[mine[batch] for batch in batched] for mine, batched in zip(rows, batches, strict=True)]
-        self._batches = [_padded(step) for step in zip_longest(*own, fillvalue=nothing)]
+        self._batches = [_padded(step) for step in zip_longest(*own, fillvalue=empty)]
         self._everything = _padded(rows)
         self.steps = len(self._batches)
         self.sees_all_at_once = all(len(batched[0]) == len(mine) for batched, mine in zip(batches, rows, strict=True))
@@ -139,7 +142,7 @@ class Stack:
     def gradient(
         self, at: Float[Tensor, "*g d"], step: int, values: Sequence[Value]
     ) -> tuple[dict[str, Tensor], Report]:
-        # Made anew each time: kept, it would hold this stack in a cycle, and with it all the data long after a run.
+        # Created anew each time: a stored function would form a reference cycle, which keeps all data long after a run.
         function = grad_and_value(partial(self._weighted, values), has_aux=True)
         grads, (loss, others) = self._on(self._batches[step], function, at)
         return grads, torch.stack([loss, *others])
@@ -155,12 +158,12 @@ class Stack:
 
     def _on(self, batch: tuple[Tensor, Tensor], function: Callable[..., Any], at: Tensor) -> Any:
         rows, weights = batch
-        # Measured: nearly twice as fast as to index with the matrix of rows.
+        # Measured: nearly twice as fast as indexing with the matrix of rows.
         inputs = self.federation.inputs.index_select(0, rows.flatten())
         inputs, targets = inputs.view(*rows.shape, *inputs.shape[1:]), self.federation.targets[rows]
         shared = None if at.ndim == 1 else 0
-        each = vmap(function, in_dims=(shared, 0, 0, 0))
-        return each(unflatten(at, self.model), inputs, targets, weights.to(at))
+        stacked = vmap(function, in_dims=(shared, 0, 0, 0))
+        return stacked(unflatten(at, self.model), inputs, targets, weights.to(at))
 
     def _weighted(
         self, values: Sequence[Value], params: dict[str, Tensor], inputs: Tensor, targets: Tensor, weights: Tensor
@@ -172,7 +175,7 @@ class Stack:
 
 
 def _padded(parts: Sequence[Int[Tensor, " b"]]) -> tuple[Int[Tensor, "g b"], Float[Tensor, "g b"]]:
-    """The rows of each client side by side, and what each counts: an equal share of one, or nothing."""
+    """The rows of each client, padded to equal length, and their weights: equal with sum 1, and 0 for padding."""
     lengths = torch.tensor([len(part) for part in parts])
     rows = nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
     counts = torch.arange(rows.shape[1]) < lengths[:, None]
