@@ -91,7 +91,7 @@ def test_valid_replies_are_accepted_unchanged(m: int, d: int, seed: int) -> None
     assert isinstance(replies, Replies)
     assert replies.updates.shape == (len(replies.clients), d)
     with pytest.raises(AttributeError):
-        replies.round = 1  # type: ignore[misc]
+        replies.round = 1  # type: ignore[misc]  # frozen
 
 
 def test_a_step_subtracts_the_direction_and_counts_the_round() -> None:

@@ -360,7 +360,7 @@ def test_every_metric_refuses_values_that_are_not_accuracies(metric: metrics.Met
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: metrics.mean([0.5]), "`values` must be a tensor, got list."),  # type: ignore[arg-type]
+        (lambda: metrics.mean([0.5]), "`values` must be a tensor, got list."),  # type: ignore[arg-type]  # the mistake that is tested
         (
             lambda: metrics.entropy(torch.tensor(0.5)),
             "`values` must have an entry for at least one client, got shape ().",

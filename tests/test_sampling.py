@@ -92,8 +92,8 @@ def test_with_all_clients_available_availability_is_uniform_sampling() -> None:
 
 
 @pytest.mark.parametrize("pattern", [[[1, 0]], [[True, False]], np.eye(2)[:1], torch.tensor([[True, False]])], ids=repr)
-def test_a_pattern_is_the_same_as_lists_booleans_an_array_or_a_tensor(pattern: object) -> None:
-    sampler = Availability(pattern=pattern)  # type: ignore[arg-type]
+def test_a_pattern_is_the_same_as_lists_booleans_an_array_or_a_tensor(pattern: Any) -> None:
+    sampler = Availability(pattern=pattern)
     assert sampler == Availability(pattern=((1, 0),))
     assert repr(sampler) == "Availability(pattern=((1, 0),), count=None, dropout=0.0)"
 
@@ -168,7 +168,7 @@ WRONG_PATTERNS: list[tuple[Any, str]] = [
     ("make", "sentence"),
     [
         (lambda: Uniform(count=0), "`count` of Uniform must be a whole number from 1, got 0."),
-        (lambda: Uniform(count=2.5), "`count` of Uniform must be a whole number from 1, got 2.5."),  # type: ignore[arg-type]
+        (lambda: Uniform(count=2.5), "`count` of Uniform must be a whole number from 1, got 2.5."),  # type: ignore[arg-type]  # the mistake that is tested
         (lambda: BySize(count=True), "`count` of BySize must be a whole number from 1, got True."),
         (lambda: Everyone(dropout=1.0), "`dropout` of Everyone must be a number in [0, 1), got 1.0."),
         (lambda: Everyone(dropout=-0.1), "`dropout` of Everyone must be a number in [0, 1), got -0.1."),

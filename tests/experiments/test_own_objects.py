@@ -39,9 +39,9 @@ class Stripes:
 
     def __call__(self, dataset: Dataset, seed: int) -> Index:
         if self.fails == "to return":
-            return {"wrong": 0}[self.fails]  # type: ignore[return-value]
+            raise KeyError(self.fails)
         if self.fails == "to return an index":
-            return [torch.arange(3)]  # type: ignore[return-value]
+            return [torch.arange(3)]  # type: ignore[return-value]  # the mistake that is tested
         rows = torch.arange(len(dataset)) + (len(dataset) if self.fails == "to know the dataset" else 0)
         return Index.of([rows[k :: self.num_clients] for k in range(self.num_clients)])
 

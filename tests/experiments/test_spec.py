@@ -154,7 +154,7 @@ def test_an_experiment_in_python_is_checked_like_one_in_toml() -> None:
     with pytest.raises(ValueError, match="`aggregator` must be a rule, a dataclass with `init` and a call, got "):
         Experiment(rounds=1, partition=IID(num_clients=3), sampling=Everyone(), aggregator="fedavg")
     with pytest.raises(AttributeError):
-        Experiment(rounds=1, partition=IID(num_clients=3), sampling=Everyone(), aggregator=FedFV()).rounds = 3  # type: ignore[misc]
+        Experiment(rounds=1, partition=IID(num_clients=3), sampling=Everyone(), aggregator=FedFV()).rounds = 3  # type: ignore[misc]  # frozen
 
 
 @pytest.mark.parametrize("name", bundled())

@@ -27,7 +27,7 @@ class LocalGrid(Grid):
         spoil: what becomes of the answer of a client in training, by id: another message, or None for silence.
     """
 
-    def __init__(self, app: ClientApp, clients: int, first_node: int = 1000) -> None:
+    def __init__(self, app: Callable[[Message, Context], Message], clients: int, first_node: int = 1000) -> None:
         self.app = app
         self.nodes = {first_node + 7 * k: k for k in reversed(range(clients))}  # in an order of their own
         self.spoil: dict[int, Callable[[Message], Message | None]] = {}

@@ -144,7 +144,7 @@ def test_an_app_that_raises_is_an_error_reply() -> None:
             raise RuntimeError("out of memory")
         return good(message, context)
 
-    grid.app = app  # type: ignore[assignment]
+    grid.app = app
     result = make_strategy(count=4).start(grid, ArrayRecord(make_model().state_dict()), 1)
     assert dict(result.train_metrics_clientapp[1]) == {"replies": 3, "used": 1, "rejected-error": 1}
 
@@ -196,7 +196,7 @@ def test_nodes_that_do_not_identify_themselves_are_left_out(other: Any, caplog: 
     def app(message: Message, context: Any) -> Message:
         return (other if context.node_config["partition-id"] == 3 else good)(message, context)
 
-    grid.app = app  # type: ignore[assignment]
+    grid.app = app
     strategy = make_strategy(count=4)
     result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 1)
     assert result.train_metrics_clientapp[1]["replies"] == 3
@@ -215,7 +215,7 @@ def test_a_node_that_cannot_identify_itself_yet_is_asked_again(answer: Any) -> N
                 return None if answer is None else Message(answer, reply_to=message)
         return good(message)
 
-    grid._answer = late  # type: ignore[method-assign]
+    grid._answer = late  # type: ignore[method-assign]  # of this grid alone
     result = make_strategy(count=4).start(grid, ArrayRecord(make_model().state_dict()), 2)
     assert len(asked) == 2
     assert result.train_metrics_clientapp[2]["replies"] == 4
@@ -340,7 +340,7 @@ def test_a_server_that_was_killed_goes_on_as_if_nothing_had_happened(rule: Any, 
                 raise Killed
             return good(message, context)
 
-        grid.app = app  # type: ignore[assignment]
+        grid.app = app
         with pytest.raises(Killed):
             run(make_strategy(rule, directory=tmp_path / "cut", evaluate_every=2), grid, 6)
     last = run(make_strategy(rule, directory=tmp_path / "cut", evaluate_every=2), make_grid(), 6)
@@ -409,7 +409,7 @@ def test_a_second_server_in_the_same_directory_is_refused(tmp_path: Path) -> Non
             refused.append(caught.value)
         return good(message, context)
 
-    grid.app = app  # type: ignore[assignment]
+    grid.app = app
     run(make_strategy(directory=tmp_path / "run"), grid, 2)
     assert refused
 

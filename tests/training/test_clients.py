@@ -216,6 +216,6 @@ def test_sorting_a_federation_by_client_changes_no_clients_examples() -> None:
         ({"batch_size": 0}, "`batch_size` of local training must be a whole number from 1, got 0."),
     ],
 )
-def test_invalid_training_settings_are_refused(fields: dict[str, float], sentence: str) -> None:
+def test_invalid_training_settings_are_refused(fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{sentence}$"):
-        LocalSGD(**fields)  # type: ignore[arg-type]
+        LocalSGD(**fields)
