@@ -90,7 +90,7 @@ _ALL = (
     Metric(
         name="noise_corrected_std",
         function=noise_corrected_std,
-        title="corrected std",
+        title="true std",
         help="standard deviation without the noise of small test sets",
         unit=PER_CENT,
         lower_is_better=True,
@@ -232,7 +232,7 @@ def shown_in(place: Place) -> list[Metric]:
     """The metrics that have a column in this place, in the order of the columns.
 
     >>> [metric.title for metric in shown_in("terminal")]
-    ['mean', 'std', 'corrected std', 'worst 5 %', 'best 5 %']
+    ['mean', 'std', 'true std', 'worst 5 %', 'best 5 %']
     """
     return [metric for metric in METRICS.values() if metric.shown_in(place)]
 
