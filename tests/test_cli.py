@@ -264,7 +264,7 @@ def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
         (["sweep", "small.toml"], "a sweep needs a table [grid]"),
         (["sweep", "no.toml"], "there is no file no.toml"),
         (["sweep", "grid-cifar"], "unknown sweep 'grid-cifar'; did you mean 'grid-cifar10'?"),
-        (["run", "swept.toml"], "a table `grid` makes a sweep of an experiment, and `fedfv sweep` runs it."),
+        (["run", "swept.toml"], "an experiment with a table `grid` is a sweep; run it with `fedfv sweep`."),
         (["sweep", "ranked.toml"], "`ranking` must be a table with the keys `by` and `on`, got {'over': 'all'}."),
         (["sweep", "small.toml", "--rank-by", "wurst"], "unknown metric 'wurst'; did you mean 'worst'?"),
         (["run", "small.toml", "--set", "training.lrr=1"], "unknown key in [training] 'lrr'; did you mean 'lr'?"),
