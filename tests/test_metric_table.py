@@ -153,7 +153,7 @@ def test_a_ranking_of_earlier_days_has_a_dash_for_what_it_does_not_know() -> Non
 
 def test_what_a_run_shows_while_it_goes_on_needs_no_test_sizes() -> None:
     assert _describe(Progress(1, 2, [0.25, None, 0.25], 0)) == (
-        "mean 25.00, std 0.00, worst 5 % 25.00, middle & half 250.0, nobody replied"
+        "mean 25.00, std 0.00, worst 5 % 25.00, middle & half 250.0, no client replied"
     )
 
 

@@ -132,7 +132,7 @@ def ranking_markdown(ranking: dict[str, Any]) -> str:
     note = [last, ""] if diverged else []
     return "\n".join(
         [
-            f"Each rule at its best by `{by}` on {on} examples; test accuracies in per cent, ± over seeds",
+            f"The best setting of each rule by `{by}` on {on} examples; test accuracies in per cent, ± over seeds",
             "",
             _table(list(best.values()), by, on),
             "",
