@@ -2,8 +2,8 @@
 
     python scripts/fill_reproduction.py
 
-Between two marks of the page, `<!-- table3 -->` and `<!-- /table3 -->`, stands what the files say; the rest is written
-by hand. A test compares the two.
+The script fills the blocks between markers such as `<!-- table3 -->` and `<!-- /table3 -->`; the rest of the page is
+written by hand. A test checks that the blocks agree with the files.
 """
 
 import json
@@ -30,26 +30,26 @@ FIGURES = {"table2": tradeoff_figure, "table3": tradeoff_figure, "figure2": curv
 
 
 def recorded(name: str) -> tuple[Study, list[PartResults]]:
-    """A study of the paper with what was found."""
+    """A study of the paper with its recorded results."""
     study = paper_study(name)
     return study, load_results(RESULTS / f"{name}.npz", study)
 
 
 def blocks() -> dict[str, str]:
-    """What belongs between the marks of each name."""
-    found = {"in-short": _in_short(), **{name: _study(name) for name in PAPER}}
+    """The text of each block, by the name of its markers."""
+    texts = {"in-short": _in_short(), **{name: _study(name) for name in PAPER}}
     for path in sorted(RESULTS.glob("grid-*.json")):
         ranking = json.loads(path.read_text())
         best, _, every = ranking_markdown(ranking).partition("\nAll ")
-        found[path.stem] = (
+        texts[path.stem] = (
             f"{best}\n{_made_with(ranking['made_with'])}\n\n"
             f"<details><summary>All {every.partition(chr(10))[0]}</summary>\n{every.partition(chr(10))[2]}\n</details>"
         )
-    return found
+    return texts
 
 
 def filled(page: str) -> str:
-    """The page with its blocks as the results say."""
+    """The page with its blocks filled from the results."""
     for name, text in blocks().items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         block = text.strip().replace("\\", r"\\")  # in a template, a backslash is two
@@ -65,9 +65,9 @@ def _in_short() -> str:
         seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
         verdicts, claims = tally(study, results)
         cells = [verdicts.total(), *(verdicts[verdict] for verdict in ("exact", "within", "outside"))]
-        said = f"{sum(claims)} of {len(claims)} hold"
-        lines.append([study.title, seeds, *map(str, cells), said])
-    heads = ["", "seeds of a row", "cells", "exact", "within", "outside", "what the paper says of it"]
+        claims_held = f"{sum(claims)} of {len(claims)} hold"
+        lines.append([study.title, seeds, *map(str, cells), claims_held])
+    heads = ["", "seeds per row", "cells", "exact", "within", "outside", "claims of the paper"]
     return markdown_table(heads, lines)
 
 

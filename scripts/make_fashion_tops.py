@@ -1,10 +1,10 @@
-"""Writes src/fedfv/data/fashion-tops/ from Fashion-MNIST, the same bytes each time; prints the sums for `_fashion.py`.
+"""Writes src/fedfv/data/fashion-tops/ from Fashion-MNIST, reproducibly, and prints the checksums for `_fashion.py`.
 
     python scripts/make_fashion_tops.py
 
-`images` has the 28 x 28 bytes of each image of three classes: 6000 training images of each class, then 1000 test images
-of each. `pixels` has the mean and then the standard deviation of each of the 784 pixels over all 60,000 training
-images: `mean(axis=0)` and `std(axis=0)` of the float32 images, as NumPy adds them up, row by row in float32.
+`images` contains 28 x 28 bytes for each image of three classes: 6000 training images of each class, then 1000 test
+images of each class. `pixels` contains the mean and then the standard deviation of each of the 784 pixels over all
+60,000 training images: `mean(axis=0)` and `std(axis=0)` of the float32 images, which NumPy sums row by row in float32.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from fedfv.data._idx import parse_all
 FOLDER = Path(__file__).parents[1] / "src/fedfv/data/fashion-tops"
 CLASSES = (0, 2, 6)  # T-shirt, pullover, shirt
 
-# Differences to the pixel above compress best of what xz can do by itself.
+# Differences to the pixel above compress best among the filters of xz.
 FILTERS = [
     {"id": lzma.FILTER_DELTA, "dist": 28},
     {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0},

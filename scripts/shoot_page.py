@@ -1,4 +1,4 @@
-"""Pictures of the report page for the docs, from a page that `fedfv reproduce table3` wrote.
+"""Takes the screenshots for the docs from a page that `fedfv reproduce table3` wrote.
 
 python scripts/shoot_page.py reproduction/table3.html
 """
@@ -20,7 +20,7 @@ SHOTS: tuple[tuple[Literal["light", "dark"], str, str], ...] = (  # the scheme o
 
 
 def shoot(file: Path, chromium: str = "/usr/bin/chromium") -> None:
-    """The curves in light, and the lens in both."""
+    """Takes the curves in light mode, and the lens in light and dark mode."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for scheme, section, name in SHOTS:

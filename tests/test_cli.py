@@ -34,7 +34,7 @@ def test_run_and_report(experiment: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["run", "small.toml"]) == 0
     assert main(["run", "small.toml", "--seed", "3"]) == 0
     captured = capsys.readouterr()
-    assert "Kept in runs/small-seed0" in captured.out
+    assert "Saved in runs/small-seed0" in captured.out
     assert "round 12 of 12: mean" in captured.err
     assert main(["report", "runs/small-seed0", "runs/small-seed3"]) == 0
     assert "</html>" in Path("report.html").read_text()
@@ -57,7 +57,7 @@ def test_a_run_directory_goes_on_by_its_name_in_its_place(experiment: Path, caps
     before = Path("here/records.jsonl").read_bytes()
     capsys.readouterr()
     assert main(["run", "here"]) == 0
-    assert "Kept in here" in capsys.readouterr().out
+    assert "Saved in here" in capsys.readouterr().out
     assert Path("here/records.jsonl").read_bytes() == before
     assert not Path("runs").exists()
 
@@ -167,7 +167,7 @@ def test_an_interrupted_command_saves_and_says_how_to_go_on(experiment: Path, en
         child.send_signal(ending)
         _, said = child.communicate()
     assert child.returncode == 1
-    assert "Interrupted and saved; the same command goes on from here" in said
+    assert "Interrupted and saved; resume with the same command" in said
     assert "Traceback" not in said
     done = [json.loads(line)["rounds_done"] for line in Path("cut/records.jsonl").read_text().splitlines()]
     assert done == list(range(len(done)))
@@ -235,7 +235,7 @@ def test_partition_shows_the_first_of_many_clients_and_only_classes_that_occur(
     assert main(["partition", "many.toml"]) == 0
     shown = capsys.readouterr().out
     assert len(re.findall(r"^ *\d+ +16 +\d+: 16 *$", shown, flags=re.MULTILINE)) == 30
-    assert "and 10 more clients; --out and --plot have all of them" in shown
+    assert "and 10 more clients; --out and --plot include all of them" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -249,7 +249,7 @@ def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
     captured = capsys.readouterr()
     assert "6 of 6 runs, 12 of 12 rounds" in captured.err
     assert "A short version of Table 3: 3 of 13 rows; seeds 0, 12 instead of" in captured.out
-    assert "2 updates instead of 201" in Path("reproduction/table3-short.md").read_text()
+    assert "2 rounds instead of 201" in Path("reproduction/table3-short.md").read_text()
     assert json.loads(Path("reproduction/table3-short.json").read_text())["short_of"]
     assert not Path("reproduction/table3.json").exists()
     runs = {path: path.stat().st_mtime_ns for path in Path("reproduction/runs").rglob("records.jsonl")}
@@ -263,11 +263,11 @@ def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
     [
         (["reproduce", "table9"], "unknown table or figure 'table9'; did you mean 'table4'?"),
         (["reproduce", "table3", "--rows", "fedsomething"], "unknown row 'fedsomething'"),
-        (["reproduce", "table3", "--seeds", "one"], "--seeds must be whole numbers with commas between, got 'one'."),
+        (["reproduce", "table3", "--seeds", "one"], "--seeds must be integers separated by commas, got 'one'."),
         (["sweep", "small.toml"], "a sweep needs a table [grid]"),
         (["sweep", "no.toml"], "there is no file no.toml"),
         (["sweep", "grid-cifar"], "unknown sweep 'grid-cifar'; did you mean 'grid-cifar10'?"),
-        (["run", "swept.toml"], "a table `grid` makes a sweep of an experiment, and `fedfv sweep` runs it."),
+        (["run", "swept.toml"], "an experiment with a table `grid` is a sweep; run it with `fedfv sweep`."),
         (["sweep", "ranked.toml"], "`ranking` must be a table with the keys `by` and `on`, got {'over': 'all'}."),
         (["sweep", "small.toml", "--rank-by", "wurst"], "unknown metric 'wurst'; did you mean 'worst'?"),
         (["run", "small.toml", "--set", "training.lrr=1"], "unknown key in [training] 'lrr'; did you mean 'lr'?"),
@@ -326,7 +326,7 @@ def test_other_values_have_another_default_directory_and_more_rounds_go_on(
 ) -> None:
     def kept(*arguments: str) -> str:
         assert main(["run", "small.toml", *arguments]) == 0
-        return re.findall(r"Kept in (\S+)", capsys.readouterr().out)[0]
+        return re.findall(r"Saved in (\S+)", capsys.readouterr().out)[0]
 
     assert kept() == "runs/small-seed0"
     assert kept("--set", "aggregator.name=fedavg") == "runs/small-aggregator.name=fedavg-seed0"

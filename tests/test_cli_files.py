@@ -92,7 +92,7 @@ def test_keys_of_the_same_command_are_refused_and_not_dropped(
 def test_a_key_that_both_rules_have_is_kept_with_a_note(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(elsewhere / "small.toml", aggregator={"name": "fedfv", "alpha": 0.5, "tau": 2})
     assert main(["run", str(elsewhere / "small.toml"), "--out", "run", "--set", "aggregator.name=fedfa"]) == 0
-    assert "fedfv: kept aggregator.alpha = 0.5, which fedfa has too\n" in capsys.readouterr().err
+    assert "fedfv: kept aggregator.alpha = 0.5, which fedfa also has\n" in capsys.readouterr().err
 
 
 def experiment_in(run: str) -> dict[str, Any]:

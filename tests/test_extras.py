@@ -75,4 +75,4 @@ def test_a_run_needs_no_extra_for_reports(tmp_path: Path) -> None:
     command = called("run", "fashion-fair", "--set", "rounds=2", "--out", str(tmp_path / "run"))
     done = without(["reports", "flower", "tensorboard"], command)
     assert done.returncode == 0, done.stderr
-    assert "Kept in" in done.stdout
+    assert "Saved in" in done.stdout

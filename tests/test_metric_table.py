@@ -156,7 +156,7 @@ def test_a_ranking_of_an_earlier_version_has_a_dash_for_a_missing_metric() -> No
 
 def test_metrics_shown_during_a_run_need_no_test_sizes() -> None:
     assert _describe(Progress(1, 2, [0.25, None, 0.25], 0)) == (
-        "mean 25.00, std 0.00, worst 5 % 25.00, middle & half 250.0, nobody replied"
+        "mean 25.00, std 0.00, worst 5 % 25.00, middle & half 250.0, no client replied"
     )
 
 

@@ -80,7 +80,7 @@ def test_a_partly_repeated_seed_is_noted(tmp_path: Path) -> None:
     lines = (again / "records.jsonl").read_text().splitlines(keepends=True)
     (again / "records.jsonl").write_text(lines[0])
     page, _ = page_and_data(first, again)
-    assert "Their records are equal as far as both go." in notices(page)[0]
+    assert "Their records are equal up to the end of the shorter one." in notices(page)[0]
 
 
 def test_a_directory_given_twice_is_not_a_duplicate_run(tmp_path: Path) -> None:
@@ -302,9 +302,9 @@ def test_a_client_with_a_single_test_example_stops_nothing(
 def test_the_settings_of_a_flower_run_are_not_called_an_experiment(tmp_path: Path) -> None:
     page, _ = page_and_data(make_run(tmp_path / "network", SAME, flower=FLOWER))
     assert "flwr run" not in page
-    assert "Save as" not in page
+    assert "save these settings as" not in page
     assert "The settings of the Flower strategy" in page
-    assert "Save as" in page_and_data(make_run(tmp_path / "simulated", SAME))[0]
+    assert "save these settings as" in page_and_data(make_run(tmp_path / "simulated", SAME))[0]
 
 
 def test_the_interval_of_the_dispersion_without_noise_is_around_it(tmp_path: Path) -> None:

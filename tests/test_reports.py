@@ -90,11 +90,11 @@ def test_the_markdown_has_ours_the_papers_and_the_difference() -> None:
     text = as_markdown(study, [results])
     assert "| FedAvg | 2 | ours | 50.00 ± 10.00 | 20.00 ± 0.00 |" in text
     assert "| difference | exact | +0.00 within |" in text
-    assert "Of 3 cells: 1 exact, 1 within the spread of the seeds, 1 outside of it." in text
+    assert "Cells compared: 3 (1 exact, 1 within the spread of the seeds, 1 outside the spread)." in text
     assert "- Made up: b is fairer: **holds** (in 2 of 2 seeds)." in text
     assert (
         "- Made up: a is better: **does not hold**.\n"
-        "  - FedAvg, 50.00: not against FedFV(alpha=0.5), 70.00 (in 0 of 2 seeds).\n"
+        "  - FedAvg, 50.00: does not hold against FedFV(alpha=0.5), 70.00 (holds in 0 of 2 seeds).\n"
     ) in text
     assert "short version" not in text
     assert "A short version of Table 9: seeds 0 instead of 0, 1" in as_markdown(study.shortened(seeds=[0]), [results])
@@ -141,5 +141,5 @@ def test_a_run_that_two_records_have_must_be_the_same_in_both() -> None:
     _, results = make()
     assert cells_of(merge([results], [results])[0]) == cells_of(results)
     differing = results._replace(right={**results.right, "a": results.right["a"] + 1})
-    with pytest.raises(RunError, match="seed 0 of a in part was run twice, and gave two results"):
+    with pytest.raises(RunError, match="seed 0 of a in part was run twice, with different results"):
         merge([results], [differing])

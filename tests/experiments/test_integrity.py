@@ -213,7 +213,7 @@ def test_a_sweep_goes_on_without_the_diverged_and_ranks_them_last(
         best, last = json.loads(Path("sweeps/swept/ranking.json").read_text())["settings"]
         assert (best["setting"], best["seeds"]) == ("training.lr=0.1", [0, 1])
         assert (last["setting"], last["seeds"], last["diverged"]) == ("training.lr=1e+30", [], [0, 1])
-    assert "1 of the settings diverged with some seed, and stand last" in Path("sweeps/swept/ranking.md").read_text()
+    assert "1 of the settings diverged with some seed; such settings" in Path("sweeps/swept/ranking.md").read_text()
 
 
 # Selection on validation data

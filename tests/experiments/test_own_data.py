@@ -49,11 +49,11 @@ FEDERATED = {"name": f"{__name__}:made", "options": {"federated": True}}
     [
         (
             {"data": FEDERATED, "partition": {"kind": "one-class-each"}},
-            "`partition` must be left out: the data are a Federation, which says who holds which rows.",
+            "`partition` must be left out: the data are a Federation, in which each client already has its rows.",
         ),
         (
             {"data": {**FEDERATED, "rows": "train"}},
-            "`data.rows` must be left out: the data are a Federation, which says who holds which rows.",
+            "`data.rows` must be left out: the data are a Federation, in which each client already has its rows.",
         ),
         ({}, "`partition` is missing; known kinds: label-shards, one-class-each, by-column, iid, unequal, dirichlet, "),
         (

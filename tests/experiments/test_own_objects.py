@@ -151,14 +151,20 @@ def test_a_class_of_a_script_is_found_again_by_the_script_and_by_the_command(tmp
         ({"partition": Stripes(num_clients=1)}, "`sampling`: Cannot take a larger sample than population"),
         (
             {"partition": Unspeakable(), "sampling": Everyone()},
-            "fields of Unspeakable must be of types that TOML can hold, but: ",
+            "fields of Unspeakable must have types that TOML can hold, but pydantic raised ",
         ),
         (
             {"sampling": Pairs(fails="ids")},
-            "`sampling` must give an int64 tensor of distinct ids from 0 to 3, got tensor([0, 4]).",
+            "`sampling` must return an int64 tensor of distinct ids from 0 to 3, got tensor([0, 4]).",
         ),
-        ({"sampling": Pairs(fails="twice")}, "`sampling` must give an int64 tensor of distinct ids from 0 to 3, got "),
-        ({"sampling": Pairs(fails="list")}, "`sampling` must give an int64 tensor of distinct ids from 0 to 3, got [0"),
+        (
+            {"sampling": Pairs(fails="twice")},
+            "`sampling` must return an int64 tensor of distinct ids from 0 to 3, got ",
+        ),
+        (
+            {"sampling": Pairs(fails="list")},
+            "`sampling` must return an int64 tensor of distinct ids from 0 to 3, got [0",
+        ),
     ],
 )
 def test_errors_in_user_code_give_one_sentence_before_anything_is_written(
@@ -171,7 +177,7 @@ def test_errors_in_user_code_give_one_sentence_before_anything_is_written(
 
 
 def test_a_sampler_that_fails_in_a_later_round_keeps_earlier_records(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^`sampling` must give an int64 tensor of distinct ids from 0 to 3, got "):
+    with pytest.raises(ConfigError, match=r"^`sampling` must return an int64 tensor of distinct ids from 0 to 3, got "):
         run(own_experiment(data, sampling=Pairs(fails="ids", since=5)), tmp_path / "run")
     assert RunDirectory(tmp_path / "run").rounds_done() == 5
 

@@ -62,7 +62,7 @@ def test_a_short_version_says_what_it_leaves_out(tmp_path: Path) -> None:
     assert short.short_of == [
         "4 of 13 rows",
         "seeds 0 instead of 0, 12, 37, 119, 568",
-        "20 updates instead of 201",
+        "20 rounds instead of 201",
     ]
     assert len(short.runs(tmp_path)) == 4
     assert not set(short.runs(tmp_path)) & set(study.runs(tmp_path))  # runs of other lengths lie apart

@@ -44,7 +44,7 @@ def test_lists_are_multiplied_and_tables_are_merged(tmp_path: Path) -> None:
         ({}, r"needs a table \[grid\]"),
         ({"rounds": 3}, "`grid.rounds` must be a list of values, got 3"),
         ({"rounds": []}, "`grid.rounds` must be a list of values"),
-        ({"rounds": [3, 3], "aggregator": [{"name": "fedavg"}]}, "must not have a value twice"),
+        ({"rounds": [3, 3], "aggregator": [{"name": "fedavg"}]}, "must not contain a value twice"),
         ({"rounds.x": [3]}, "`rounds` is not a table"),
         ({"aggregator": [{"name": "fedavgg"}]}, "unknown aggregator name 'fedavgg'; did you mean 'fedavg'"),
         ({"aggregator": [{"name": "fedavg"}], "training.lrr": [1]}, r"unknown key in \[training\] 'lrr'"),

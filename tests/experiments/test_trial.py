@@ -85,9 +85,9 @@ MISFITS = [
     ({"name": "paper-cnn"}, "ValueError: not enough values to unpack"),
     ({"name": "mlp", "options": {"hiden": [3]}}, "TypeError: mlp() got an unexpected keyword argument 'hiden'"),
     (mine("wrong_linear"), "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x8 and 784x4)"),
-    (mine("too_few_outputs"), "it gives shape (2, 3) for 2 examples"),
-    (mine("no_classes"), "it gives shape (2,) for 2 examples"),
-    (mine("a_pair"), "it gives a tuple"),
+    (mine("too_few_outputs"), "it returns shape (2, 3) for 2 examples"),
+    (mine("no_classes"), "it returns shape (2,) for 2 examples"),
+    (mine("a_pair"), "it returns a tuple"),
     (mine("no_module"), "int"),
     (mine("frozen"), "it has no trainable parameters"),
     (mine("detached"), "RuntimeError: element 0 of tensors does not require grad"),
@@ -165,8 +165,8 @@ def test_a_last_batch_of_one_example_is_refused_where_the_model_cannot_take_it(t
     data = write_data(tmp_path / "data.npz", each=39)  # of which 31 are for training
     sentence = (
         rf"^model '{__name__}:normalised' cannot be trained on a batch of one example \(ValueError: Expected more than "
-        r"1 value .*\), but with `training.batch_size` = 10 clients 0, 1, 2, 3, 4 and 1 more have one; "
-        r"take another `training.batch_size`, such as 11\.$"
+        r"1 value .*\), but with `training.batch_size` = 10 clients 0, 1, 2, 3, 4 and 1 more have such a batch; "
+        r"choose another `training.batch_size`, such as 11\.$"
     )
     with pytest.raises(ConfigError, match=sentence):
         run(small(data, model=mine("normalised")), tmp_path / "run")

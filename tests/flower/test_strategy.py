@@ -200,7 +200,7 @@ def test_nodes_that_do_not_identify_themselves_are_left_out(other: Any, caplog: 
     strategy = make_strategy(count=4)
     result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 1)
     assert result.train_metrics_clientapp[1]["replies"] == 3
-    assert "does not say which client it is" in caplog.text
+    assert "gives no valid client id" in caplog.text
 
 
 @pytest.mark.parametrize("answer", [None, Error(5, "the node is lost")], ids=["silent", "lost"])
@@ -392,7 +392,7 @@ def test_a_run_that_has_done_its_rounds_warns_and_goes_on_if_more_are_asked_for(
     run(make_strategy(directory=tmp_path / "run"), make_grid(), 2)
     assert run(make_strategy(directory=tmp_path / "run"), make_grid(), 2).round == 2
     (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert "has done 2 rounds already and 2 were asked for; ask for more rounds" in warning.getMessage()
+    assert "has already done 2 rounds and 2 were requested; request more rounds" in warning.getMessage()
     assert run(make_strategy(directory=tmp_path / "run"), make_grid(), 4).round == 4
     run(make_strategy(directory=tmp_path / "whole"), make_grid(), 4)
     assert (tmp_path / "run" / "records.jsonl").read_bytes() == (tmp_path / "whole" / "records.jsonl").read_bytes()
@@ -416,7 +416,7 @@ def test_a_second_server_in_the_same_directory_is_refused(tmp_path: Path) -> Non
 
 def test_the_run_ends_at_once_if_no_client_identifies_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
-    with pytest.raises(RunError, match=r"none of the 4 connected nodes says which client it is; .*`fair_app`"):
+    with pytest.raises(RunError, match=r"none of the 4 connected nodes gives a valid client id; .*`fair_app`"):
         run(make_strategy(wait=600), LocalGrid(ClientApp(), len(SIZES)), 2)
 
 
@@ -429,7 +429,7 @@ def test_waiting_for_clients_is_logged_once_per_wait(
     grid = make_grid()
     grid.nodes = {node: client for node, client in grid.nodes.items() if client == 0}
     run(make_strategy(wait=9, min_replies=3), grid, 1)
-    assert caplog.text.count("waiting for clients: 1 are there, 3 are wanted") == 4  # one for each wait
+    assert caplog.text.count("waiting for clients: 1 are connected, 3 are needed") == 4  # one for each wait
 
 
 @pytest.mark.parametrize("rule", ["fedfv", FedFV, None])

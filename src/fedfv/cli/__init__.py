@@ -1,4 +1,4 @@
-"""The command line: parse, call, print."""
+"""The command line: parses arguments, calls the library, prints results."""
 
 import sys
 
@@ -9,8 +9,8 @@ __all__ = ["entry", "main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs a command; returns 0, 1 for a run that failed or was interrupted, or 2 for something asked for wrongly."""
-    wait_passively()  # before anything loads torch
+    """Runs a command and returns the exit code: 0, 1 for a run that failed or was interrupted, or 2 for wrong usage."""
+    wait_passively()  # must come before torch is imported
     try:
         with comes_with("experiments"):
             from fedfv.cli import _commands, _studies  # noqa: F401

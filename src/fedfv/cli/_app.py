@@ -1,4 +1,4 @@
-"""The command itself: what is common to all that it can do."""
+"""The app that all commands belong to, and its common options."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,18 +14,20 @@ from fedfv.experiments import RunError
 out, err = Console(), Console(stderr=True)
 app = typer.Typer(
     name="fedfv",
-    help="Fair federated learning: run experiments, and see which clients a shared model serves and which it does not.",
+    help="Fair federated learning: run experiments, and see how well a shared model serves each client.",
     epilog="Start with:  fedfv run fashion-fair   then:  fedfv run fashion-average   and:  fedfv report runs/*",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-Folder = Annotated[Path | None, typer.Option("--data", help="Look for data files here first (or set FEDFV_DATA).")]
+Folder = Annotated[
+    Path | None, typer.Option("--data", help="Folder to search first for data files (or set FEDFV_DATA).")
+]
 
 
 def call(arguments: list[str]) -> int:
-    """Runs a command; what is wrong becomes one sentence, and with --debug a traceback."""
+    """Runs a command; an error becomes one sentence, or a traceback with --debug."""
     try:
         code = app(arguments, standalone_mode=False)
     except click.ClickException as error:
@@ -41,8 +43,8 @@ def call(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         out.print(f"fedfv {fedfv.__version__}", highlight=False)
         raise typer.Exit
 
@@ -50,7 +52,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where in the code an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None: ...

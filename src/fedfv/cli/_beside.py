@@ -1,4 +1,4 @@
-"""Files and modules that an experiment names, found beside its TOML file."""
+"""Finds the files and modules that an experiment names, next to its TOML file."""
 
 import os
 import sys
@@ -8,11 +8,11 @@ from typing import Any
 
 
 def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
-    """The tables with the place of each file and module that lies in one of the folders, the first that has it.
+    """The tables with absolute paths for the files and modules in these folders; the first folder with a match wins.
 
     `data.name` and `partition.path` become absolute paths, and `module:object` becomes `/folder/module:object`, so
-    that the experiment can be run from any other folder; also in the lists of a table `grid`. What is found nowhere
-    stays as it is, and so does a module that Python finds without the folders.
+    that the experiment can be run from any other folder. The lists of a table `grid` are treated likewise. Names that
+    no folder has stay unchanged, and so do modules that Python finds without the folders.
     """
 
     def data(name: str) -> str:
@@ -25,7 +25,7 @@ def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
         ("partition", "kind", lambda name: _module(name, folders)),
         ("sampling", "kind", lambda name: _module(name, folders)),
         ("aggregator", "name", lambda name: _module(name, folders)),
-        ("seeding", "", lambda name: _module(name, folders)),  # which is no table
+        ("seeding", "", lambda name: _module(name, folders)),  # a string, not a table
     ]
     result = _changed(tables, placed)
     if isinstance(grid := tables.get("grid"), dict):
@@ -36,19 +36,19 @@ def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
 def _changed(tables: dict[str, Any], placed: list[tuple[str, str, Callable[[str], str]]]) -> dict[str, Any]:
     result = dict(tables)
     for table, key, find in placed:
-        for name in (table, f"{table}.{key}"):  # the second is how a grid may write it
+        for name in (table, f"{table}.{key}"):  # a grid may have dotted keys
             if name in tables:
                 result[name] = _replaced(result[name], key, find)
     return result
 
 
 def _replaced(value: Any, key: str, find: Callable[[str], str]) -> Any:
-    """The value found; of a table the value at the key, and of a list each value."""
+    """The value with located names: a string itself, the string at `key` of a table, or each item of a list."""
     match value:
         case str():
             return find(value)
         case list():
-            return [_replaced(each, key, find) for each in value]
+            return [_replaced(item, key, find) for item in value]
         case dict() if isinstance(value.get(key), str):
             return {**value, key: find(value[key])}
     return value
@@ -73,7 +73,7 @@ def _module(path: str, folders: Sequence[Path]) -> str:
 
 
 def _is_found(module: str, folders: Sequence[Path]) -> bool:
-    """Whether Python finds the module elsewhere than in these folders, one of which may be the working directory."""
+    """Whether Python finds the module outside these folders, one of which may be the working directory."""
     known = {os.path.abspath(folder) for folder in folders}
     others = [place for place in sys.path if os.path.abspath(place) not in known]
     return any(finder.find_spec(module, others) for finder in sys.meta_path)

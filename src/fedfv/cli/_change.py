@@ -1,4 +1,4 @@
-"""Keys of an experiment that are changed on the command line."""
+"""Changes keys of an experiment from the command line."""
 
 import dataclasses
 import inspect
@@ -13,7 +13,7 @@ from fedfv.importing import lookup
 from fedfv.models import MODELS
 from fedfv.sampling import SAMPLINGS
 
-# What decides which keys a table has, the table, and the classes or functions whose parameters these keys are.
+# A key that decides which keys a table has, this table, and the classes or functions whose parameters are its keys.
 _DECIDING: list[tuple[str, str, dict[str, Any]]] = [
     ("aggregator.name", "aggregator", AGGREGATORS),
     ("partition.kind", "partition", PARTITIONS),
@@ -23,24 +23,24 @@ _DECIDING: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def deciding(tables: dict[str, Any]) -> dict[str, Any]:
-    """The rule, partition, sampling and model of an experiment, by key; None where there is none."""
+    """The names of rule, partition, sampling and model of an experiment, by key; None for a missing key."""
     return {decides: _at(tables, decides) for decides, _, _ in _DECIDING}
 
 
 def set_keys(tables: dict[str, Any], changes: Sequence[str]) -> list[str]:
-    """Sets the keys of `KEY=VALUE`, and returns them."""
+    """Sets each key of the changes `KEY=VALUE`, and returns the keys."""
     return [_set_key(tables, change) for change in changes]
 
 
-def drop_keys(tables: dict[str, Any], before: dict[str, Any], given: Sequence[str]) -> list[str]:
-    """Drops the keys of the file that a new rule, partition, sampling or model lacks.
+def drop_keys(tables: dict[str, Any], before: dict[str, Any], changed: Sequence[str]) -> list[str]:
+    """Drops the keys of the file that a new rule, partition, sampling or model does not have.
 
     Returns a note for each table that lost keys, and for keys that two rules share, whose meaning may differ.
 
     Args:
-        tables: after the changes.
-        before: what was `deciding` before them.
-        given: the keys that were set; these stay, so that the experiment refuses what is wrong with them.
+        tables: the tables after the changes.
+        before: the value of `deciding` before the changes.
+        changed: the keys that were set. They are never dropped, so that the experiment refuses wrong ones.
     """
     notes = []
     for decides, where, kinds in _DECIDING:
@@ -49,9 +49,9 @@ def drop_keys(tables: dict[str, Any], before: dict[str, Any], given: Sequence[st
             continue
         try:
             known = _parameters(lookup(str(kind), kinds, decides))
-        except ConfigError:  # which the experiment says better
+        except ConfigError:  # the experiment raises it again with a better message
             continue
-        own = {key for key in table if f"{where}.{key}" != decides and not _is_given(f"{where}.{key}", given)}
+        own = {key for key in table if f"{where}.{key}" != decides and not _is_changed(f"{where}.{key}", changed)}
         dropped, kept = sorted(own - known), sorted(own & known)
         for key in dropped:
             del table[key]
@@ -59,12 +59,12 @@ def drop_keys(tables: dict[str, Any], before: dict[str, Any], given: Sequence[st
         if dropped:
             notes.append(f"dropped {', '.join(f'{where}.{key}' for key in dropped)}, which {name} does not have")
         if kept and kinds is AGGREGATORS:
-            notes.append(f"kept {', '.join(f'{where}.{key} = {table[key]}' for key in kept)}, which {name} has too")
+            notes.append(f"kept {', '.join(f'{where}.{key} = {table[key]}' for key in kept)}, which {name} also has")
     return notes
 
 
 def _set_key(tables: dict[str, Any], change: str) -> str:
-    """Sets one key; returns it."""
+    """Sets one key and returns it."""
     key, equals, value = change.partition("=")
     if not equals:
         raise ConfigError(f"--set must be KEY=VALUE, such as training.lr=0.01, got {change!r}.")
@@ -76,24 +76,25 @@ def _set_key(tables: dict[str, Any], change: str) -> str:
     try:
         tables[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        tables[last] = value.strip()  # a text without quotes, which a shell would take away
+        tables[last] = value.strip()  # a string without quotes, since the shell removes them
     return key.strip()
 
 
 def _at(tables: dict[str, Any], path: str) -> Any:
-    """The value of a key with dots, None if there is none."""
+    """The value of a dotted key; None if it is missing."""
     value: Any = tables
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def _is_given(key: str, given: Sequence[str]) -> bool:
-    return any(f"{key}.".startswith(f"{each}.") for each in given)
+def _is_changed(key: str, changed: Sequence[str]) -> bool:
+    return any(f"{key}.".startswith(f"{change}.") for change in changed)
 
 
 def _parameters(kind: Any) -> set[str]:
-    """The keys that a class of hyper-parameters, or a function that makes a model, has."""
+    """The fields of a dataclass, or the optional parameters of a function that makes a model."""
     if dataclasses.is_dataclass(kind):
         return {field.name for field in dataclasses.fields(kind)}
-    return {name for name, each in inspect.signature(kind).parameters.items() if each.default is not each.empty}
+    parameters = inspect.signature(kind).parameters.values()
+    return {parameter.name for parameter in parameters if parameter.default is not parameter.empty}

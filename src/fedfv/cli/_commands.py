@@ -1,4 +1,4 @@
-"""Run an experiment, and look at what there is."""
+"""The commands run, list, report, partition and data."""
 
 import signal
 from collections.abc import Sequence
@@ -32,72 +32,72 @@ from fedfv.reports import (
 )
 from fedfv.training import keep_freed_memory
 
-data_app = typer.Typer(help="Get the files of a data set, or check those that are here.", no_args_is_help=True)
+data_app = typer.Typer(help="Download the files of a dataset, or check them.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
 
 @app.command(name="run", epilog="Example:  fedfv run fashion-fair --set aggregator.alpha=0.334 --seed 1")
 def run_command(
     experiment: Annotated[
-        str, typer.Argument(help="A TOML file, a name of `fedfv list experiments`, or a run directory.")
+        str, typer.Argument(help="A TOML file, a name from `fedfv list experiments`, or a run directory.")
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of it, such as training.lr=0.01."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the experiment, such as training.lr=0.01."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=S.")] = None,
     directory: Annotated[
-        Path | None, typer.Option("--out", help="Where to keep the run; default runs/NAME-seedS, with what is --set.")
+        Path | None, typer.Option("--out", help="The run directory; default runs/NAME-CHANGES-seedS.")
     ] = None,
     tensorboard: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Also write what TensorBoard shows, while it runs, into a folder of DIR."),
+        typer.Option(metavar="DIR", help="Also write TensorBoard files during the run, into a subfolder of DIR."),
     ] = None,
     folder: Folder = None,
 ) -> None:
-    """Run an experiment, or go on with one that was cut off: the same command does both."""
+    """Run an experiment, or resume an interrupted one: the same command does both."""
     name, tables = read_tables(experiment, changes=changes or [])
     if seed is not None:
         tables["seed"] = seed
-    wanted = Experiment.from_dict(tables)
-    if directory is None:  # a run directory goes on in its own place
-        directory = Path(experiment) if Path(experiment).is_dir() else _default_directory(name, changes or [], wanted)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
+    spec = Experiment.from_dict(tables)
+    if directory is None:  # a run directory is resumed in place
+        directory = Path(experiment) if Path(experiment).is_dir() else _default_directory(name, changes or [], spec)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM has the effect of an interrupt
     keep_freed_memory()
-    fetch_missing(wanted.data.name, folder)
+    fetch_missing(spec.data.name, folder)
     board = None if tensorboard is None else TensorBoard(tensorboard / directory.resolve().name)
     try:
-        with watching(wanted.rounds) as bar, closing(board) if board else nullcontext():
+        with watching(spec.rounds) as bar, closing(board) if board else nullcontext():
 
             def watch(where: Progress) -> None:
                 bar(where)
                 if board is not None:
                     board(where)
 
-            run(wanted, directory, data=folder, watch=watch)
+            run(spec, directory, data=folder, watch=watch)
     except KeyboardInterrupt:
         if not RunDirectory(directory).has("records.jsonl"):
             raise
         err.print(
-            f"Interrupted and saved; the same command goes on from here, or: fedfv run {directory}", soft_wrap=True
+            f"Interrupted and saved; resume with the same command, or with: fedfv run {directory}", soft_wrap=True
         )
         raise typer.Exit(1) from None
     out.print(result_table(summarise([directory])))
-    out.print(f"Kept in {directory}", highlight=False, soft_wrap=True)
+    out.print(f"Saved in {directory}", highlight=False, soft_wrap=True)
 
 
-def _default_directory(name: str, changes: Sequence[str], wanted: Experiment) -> Path:
-    """Named after the experiment, what was changed of it, and the seed, so that other values have another directory.
+def _default_directory(name: str, changes: Sequence[str], spec: Experiment) -> Path:
+    """A directory named after the experiment, its changes and its seed, so that other values get another directory.
 
-    The number of rounds is not part of the name unless it is below what the run has done: more rounds go on with it.
+    The number of rounds is in the name only if the run has already done more rounds; otherwise the run is resumed.
     """
 
     def place(*changed: str) -> Path:
-        return Path("runs") / "-".join([name, *map(folder_name, changed), f"seed{wanted.seed}"])
+        return Path("runs") / "-".join([name, *map(folder_name, changed), f"seed{spec.seed}"])
 
     changed = [change for change in changes if change.partition("=")[0].strip() not in ("seed", "rounds")]
-    if RunDirectory(place(*changed)).rounds_done() > wanted.rounds:
-        changed.append(f"rounds={wanted.rounds}")
+    if RunDirectory(place(*changed)).rounds_done() > spec.rounds:
+        changed.append(f"rounds={spec.rounds}")
     return place(*changed)
 
 
@@ -108,7 +108,7 @@ def list_command(
         typer.Argument(),
     ],
 ) -> None:
-    """List what there is to choose from, and the keys of each with their defaults."""
+    """List the available names, and the keys of each with their defaults."""
     out.print(list_table(what))
 
 
@@ -116,23 +116,23 @@ def list_command(
 def report(
     directories: Annotated[
         list[Path],
-        typer.Argument(help="Run directories, also of runs that are still going on, or directories above them."),
+        typer.Argument(help="Run directories, also of unfinished runs, or folders that contain run directories."),
     ],
-    file: Annotated[Path, typer.Option("--out", help="Where to write the page.")] = Path("report.html"),
-    show: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    file: Annotated[Path, typer.Option("--out", help="File to write the page to.")] = Path("report.html"),
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     figures: Annotated[
-        Path | None, typer.Option(help="Also draw its figures into this folder, as PNG and SVG for a publication.")
+        Path | None, typer.Option(help="Also write the figures into this folder, as PNG and SVG for a publication.")
     ] = None,
     tables: Annotated[
         Path | None,
-        typer.Option(help="Also write its tables of runs and clients into this folder, as Markdown, CSV and LaTeX."),
+        typer.Option(help="Also write the tables of runs and clients into this folder, as Markdown, CSV and LaTeX."),
     ] = None,
 ) -> None:
-    """Compare runs: what their clients got, over seeds, and why; in the terminal and as one page without a network."""
+    """Compare how well runs serve their clients, in the terminal and on an HTML page that needs no network."""
     runs, unreadable = read_runs(directories)
     write_page(file, runs, unreadable, printed=printed_numbers)
-    for each in unreadable:
-        err.print(f"fedfv: not shown: {each.why}", highlight=False, soft_wrap=True)
+    for _, reason in unreadable:
+        err.print(f"fedfv: not shown: {reason}", highlight=False, soft_wrap=True)
     groups = group_by_seed(runs)
     rows = rows_of(groups)
     for sentence in notes_of(runs, groups, rows):
@@ -143,26 +143,26 @@ def report(
         files += write_run_figures(figures, groups, rows)
     if tables is not None:
         files += write_run_tables(tables, groups, rows)
-    out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+    out.print(f"Saved in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
     if show:
         typer.launch(str(file.absolute()))
 
 
 @app.command(epilog="Example:  fedfv partition mine.toml --plot partition.png --out partition.npz")
 def partition(
-    experiment: Annotated[str, typer.Argument(help="A TOML file, or a name of `fedfv list experiments`.")],
-    seed: Annotated[int | None, typer.Option(help="Instead of the experiment's.")] = None,
+    experiment: Annotated[str, typer.Argument(help="A TOML file, or a name from `fedfv list experiments`.")],
+    seed: Annotated[int | None, typer.Option(help="Seed to use in place of the experiment's.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--out", help="Save it here; [partition] kind = 'from-file' reads it again.")
+        Path | None, typer.Option("--out", help="Save it to this file, which [partition] kind = 'from-file' reads.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw it into this file: .png, .svg or .pdf.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot it to this file: .png, .svg or .pdf.")] = None,
     folder: Folder = None,
 ) -> None:
-    """Show how many examples of which class each client of an experiment has; save it, or draw it."""
+    """Show the partition of an experiment: how many examples of each class each client has. Save or plot it."""
     _, tables = read_tables(experiment)
-    wanted = Experiment.from_dict(tables if seed is None else {**tables, "seed": seed})
-    fetch_missing(wanted.data.name, folder)
-    federation = build_federation(wanted, folder)
+    spec = Experiment.from_dict(tables if seed is None else {**tables, "seed": seed})
+    fetch_missing(spec.data.name, folder)
+    federation = build_federation(spec, folder)
     sizes = federation.train.sizes
     out.print(
         f"{federation.num_clients} clients with {int(sizes.min())} to {int(sizes.max())} training examples, "
@@ -175,7 +175,7 @@ def partition(
     out.print("Training examples of each class:")
     out.print(table)
     if more:
-        out.print(f"and {more} more clients; --out and --plot have all of them", highlight=False)
+        out.print(f"and {more} more clients; --out and --plot include all of them", highlight=False)
     if file is not None:
         data.save_partition(file, federation)
     if plot is not None:
@@ -184,16 +184,16 @@ def partition(
 
 @data_app.command()
 def fetch(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None:
-    """Download the files of a data set, unless they are here, and print where they are."""
+    """Download the files of a dataset unless they are present, and print their paths."""
     for place in sorted({str(path) for path in fetch_files(name, folder).values()}):
         out.print(place, highlight=False, soft_wrap=True)
 
 
 @data_app.command()
 def check(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None:
-    """Compare the files of a data set with the checksums of those that were published."""
-    found = data.check(name, folder)
-    for file, state in found.items():
+    """Compare the files of a dataset with the published checksums."""
+    states = data.check(name, folder)
+    for file, state in states.items():
         out.print(f"{state:8}{file}", highlight=False)
-    if set(found.values()) != {"ok"}:
+    if set(states.values()) != {"ok"}:
         raise typer.Exit(1)

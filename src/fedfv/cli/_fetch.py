@@ -1,4 +1,4 @@
-"""Downloads, with a progress bar."""
+"""Downloads with a progress bar."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from fedfv.cli._app import err
 
 
 def fetch(name: str, folder: Path | None) -> dict[str, Path]:
-    """The files of a data set, after a download if need be."""
+    """The paths of the files of a dataset, which are downloaded if they are missing."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=err, disable=not err.is_terminal) as bar:
         tasks = {}
@@ -23,6 +23,6 @@ def fetch(name: str, folder: Path | None) -> dict[str, Path]:
 
 
 def fetch_missing(name: str, folder: Path | None) -> None:
-    """Downloads the files of a data set that are nowhere; other names are left to those who load them."""
+    """Downloads the missing files of a known dataset; ignores other names."""
     if data.is_missing(name, folder):
         fetch(name, folder)

@@ -1,4 +1,4 @@
-"""What there is to choose from, and who holds what, as tables for the terminal."""
+"""Terminal tables of the available names, and of a partition."""
 
 import dataclasses
 import inspect
@@ -18,12 +18,12 @@ from fedfv.metrics import METRICS
 from fedfv.models import MODELS
 from fedfv.reports import class_counts
 
-_CLIENTS = 30  # rows of a table of clients, at most
-_CLASSES = 10  # columns, at most: what fits into 80 characters
+_CLIENTS = 30  # upper bound on the rows of a table of clients
+_CLASSES = 10  # upper bound on its columns, which must fit into 80 characters
 
 
 def listed(what: str) -> dict[str, str]:
-    """What each name stands for, with its keys if it has any."""
+    """The description of each name, with its keys if it has any."""
     match what:
         case "aggregators":
             return {name: _with_keys(cls, learning_rate_field(cls)) for name, cls in AGGREGATORS.items()}
@@ -51,7 +51,7 @@ def list_table(what: str) -> Table:
 
 
 def partition_table(federation: Federation) -> tuple[Table, int]:
-    """The training examples of each client by class, and how many clients are left out."""
+    """The training examples of each client by class, and the number of clients that are left out."""
     counts = class_counts(federation)
     shown = counts[:_CLIENTS].tolist()
     names = federation.names or tuple(map(str, range(len(counts))))
@@ -66,8 +66,8 @@ def partition_table(federation: Federation) -> tuple[Table, int]:
         table.add_column("total", justify="right", no_wrap=True)
         table.add_column("class: examples")
         for name, row in zip(names, shown, strict=False):
-            held = ", ".join(f"{label}: {count}" for label, count in enumerate(row) if count)
-            table.add_row(escape(name), str(sum(row)), held)
+            examples = ", ".join(f"{label}: {count}" for label, count in enumerate(row) if count)
+            table.add_row(escape(name), str(sum(row)), examples)
     return table, len(counts) - len(shown)
 
 
@@ -81,11 +81,11 @@ def _with_keys(kind: Any, learning_rate: str | None = None) -> str:
 
 
 def _keys(kind: Any, learning_rate: str | None) -> Iterator[str]:
-    """Each key as it may stand in TOML, with its default."""
+    """Each key in TOML notation, with its default."""
     if not dataclasses.is_dataclass(kind):
-        for name, each in inspect.signature(kind).parameters.items():
-            if each.default is not each.empty:
-                yield f"options.{name} = {json.dumps(each.default)}"
+        for name, parameter in inspect.signature(kind).parameters.items():
+            if parameter.default is not parameter.empty:
+                yield f"options.{name} = {json.dumps(parameter.default)}"
         return
     for field in dataclasses.fields(kind):
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:

@@ -1,4 +1,4 @@
-"""Experiments as they are named on the command line."""
+"""Reads the experiment that the command line names."""
 
 import tomllib
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ from fedfv.experiments import ConfigError, bundled
 def read_tables(
     experiment: str, kind: Literal["experiments", "sweeps"] = "experiments", changes: Sequence[str] = ()
 ) -> tuple[str, dict[str, Any]]:
-    """The name and the tables of an experiment: from a file, a run directory, or one that comes with the package.
+    """The name and the tables of an experiment: a TOML file, a run directory, or a bundled experiment.
 
-    Files and modules that a file names are looked for beside it and then in the working directory; those that the
-    changes name, the other way round. What a run directory names stays as it was kept.
+    Files and modules that a TOML file names are searched next to the file, then in the working directory; those that
+    the changes name, in the opposite order. Names in a run directory stay unchanged.
     """
     path = Path(experiment)
-    kept = path.is_dir()
-    if kept:
+    is_run = path.is_dir()
+    if is_run:
         path /= "experiment.toml"
     name, tables = _parse(path, experiment, kind)
     here = Path.cwd()
     beside = [path.parent] if path.is_file() else []
-    if not kept:
+    if not is_run:
         tables = located(tables, [*beside, here])
     if changes:
-        before, given = deciding(tables), set_keys(tables, changes)
+        before, changed = deciding(tables), set_keys(tables, changes)
         tables = located(tables, [here, *beside])
-        for note in drop_keys(tables, before, given):
+        for note in drop_keys(tables, before, changed):
             err.print(f"fedfv: {note}", highlight=False, markup=False, soft_wrap=True)
     return name, tables
 
@@ -48,4 +48,4 @@ def _parse(path: Path, experiment: str, kind: Literal["experiments", "sweeps"]) 
     try:
         return name, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}.") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None

@@ -1,4 +1,4 @@
-"""What is shown: progress while something runs, and tables."""
+"""Progress bars and tables for the terminal."""
 
 import math
 import time
@@ -20,7 +20,7 @@ _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
 
 @contextmanager
 def watching(rounds: int) -> Iterator[Callable[[Where], None]]:
-    """A progress bar, or without a terminal a line now and then."""
+    """A progress bar; without a terminal, a line every ten seconds."""
     if not err.is_terminal:
         yield _lines()
         return
@@ -31,7 +31,7 @@ def watching(rounds: int) -> Iterator[Callable[[Where], None]]:
 
 @contextmanager
 def watching_many() -> Iterator[Callable[[ManyProgress], None]]:
-    """One bar over the rounds of many runs, or without a terminal a line now and then."""
+    """One progress bar for the rounds of many runs; without a terminal, a line every thirty seconds."""
     if not err.is_terminal:
         yield _lines_of_many()
         return
@@ -57,11 +57,11 @@ def _lines_of_many() -> Callable[[ManyProgress], None]:
         first = where.rounds_done if first is None else first
         now = time.monotonic()
         if now > last + 30 or where.finished == where.runs:
-            said = f"{_describe_many(where)}, {where.rounds_done} of {where.rounds} rounds"
+            line = f"{_describe_many(where)}, {where.rounds_done} of {where.rounds} rounds"
             if first < where.rounds_done < where.rounds:
                 left = (now - begin) / (where.rounds_done - first) * (where.rounds - where.rounds_done)
-                said += f", {left:.0f} s left"
-            err.print(said, highlight=False, soft_wrap=True)
+                line += f", {left:.0f} s left"
+            err.print(line, highlight=False, soft_wrap=True)
             last = now
 
     return watch
@@ -76,22 +76,22 @@ def _lines() -> Callable[[Where], None]:
         first = where.rounds_done if first is None else first
         now = time.monotonic()
         if now > last + 10 or where.rounds_done in (first, where.rounds):
-            said = f"round {where.rounds_done} of {where.rounds}: {_describe(where)}"
+            line = f"round {where.rounds_done} of {where.rounds}: {_describe(where)}"
             if first < where.rounds_done < where.rounds:
                 left = (now - begin) / (where.rounds_done - first) * (where.rounds - where.rounds_done)
-                said += f", {left:.0f} s left"
-            err.print(said, highlight=False, soft_wrap=True)
+                line += f", {left:.0f} s left"
+            err.print(line, highlight=False, soft_wrap=True)
             last = now
 
     return watch
 
 
 def _describe(where: Where) -> str:
-    """The metrics of the latest evaluation that need no test sizes, which a run does not tell while it goes on."""
-    accuracies = torch.tensor([each for each in where.accuracies if each is not None], dtype=torch.double)
+    """The metrics of the latest evaluation, except those that need test sizes, which `Progress` does not have."""
+    accuracies = torch.tensor([value for value in where.accuracies if value is not None], dtype=torch.double)
     metrics = [metric for metric in shown_in("progress") if not metric.needs_test_sizes]
     texts = [f"{metric.title} {metric.unit.text(float(metric(accuracies)))}" for metric in metrics]
-    return ", ".join([*texts, "nobody replied"] if where.replied == 0 else texts)
+    return ", ".join([*texts, "no client replied"] if where.replied == 0 else texts)
 
 
 def result_table(rows: Sequence[Row]) -> Table:
@@ -106,19 +106,19 @@ def result_table(rows: Sequence[Row]) -> Table:
 
 
 def ranking_table(ranked: Sequence[Ranked], by: str, on: RankOn) -> Table:
-    """Each rule at its best, in the order of the metric."""
-    caption = f"each rule at its best by {by} on {on} examples; test accuracies in per cent"
+    """The best setting of each rule, in the order of the ranking."""
+    caption = f"best setting of each rule by {by} on {on} examples; test accuracies in per cent"
     table = Table(box=None, padding=(0, 1, 0, 0), caption=caption)
     table.add_column("rule")
     table.add_column("setting", overflow="fold")
     shown = [metric.name for metric in shown_in("ranking")]
     for name in (f"{by} on {on}", *shown):
         table.add_column(name, justify="right", no_wrap=True)
-    for each in best_of_each_rule(ranked):
-        cells = ["-" if each.value is None else ranking_cell(by, *each.value, between="±")]
-        if each.row is None:
+    for entry in best_of_each_rule(ranked):
+        cells = ["-" if entry.value is None else ranking_cell(by, *entry.value, between="±")]
+        if entry.row is None:
             cells = ["diverged"]
         else:
-            cells += [ranking_cell(name, *each.row.metrics[name], between="±") for name in shown]
-        table.add_row(each.rule, each.label, *cells)
+            cells += [ranking_cell(name, *entry.row.metrics[name], between="±") for name in shown]
+        table.add_row(entry.rule, entry.label, *cells)
     return table

@@ -1,4 +1,4 @@
-"""Many runs at once: the tables of the paper, and sweeps."""
+"""The commands reproduce and sweep, which run many experiments."""
 
 import signal
 from collections.abc import Iterable, Mapping
@@ -24,60 +24,60 @@ from fedfv.reports import RankOn, check_ranking, environments_of, rank, read_run
 from fedfv.runs import held
 
 Jobs = Annotated[
-    int | None, typer.Option(min=1, help="Runs at a time, each in a process of its own; default one for each core.")
+    int | None, typer.Option(min=1, help="Number of parallel runs, each in its own process; default one per core.")
 ]
 
 
 @app.command(epilog="Example:  fedfv reproduce table3   or:  fedfv reproduce table2 --rows '*-0.5-*' --seeds 0,12")
 def reproduce(
     name: Annotated[str, typer.Argument(help="table2, table3, table4 or figure2.")],
-    rows: Annotated[str, typer.Option(help="Only these rows, by name and with commas between; * is anything.")] = "",
-    seeds: Annotated[str, typer.Option(help="Only these seeds, with commas between.")] = "",
-    rounds: Annotated[int | None, typer.Option(min=1, help="Fewer updates than the paper: a short version.")] = None,
+    rows: Annotated[str, typer.Option(help="Only these rows: names separated by commas, with * as wildcard.")] = "",
+    seeds: Annotated[str, typer.Option(help="Only these seeds, separated by commas.")] = "",
+    rounds: Annotated[int | None, typer.Option(min=1, help="Fewer rounds than in the paper: a short version.")] = None,
     jobs: Jobs = None,
-    directory: Annotated[Path, typer.Option("--out", help="Where to keep runs and results.")] = Path("reproduction"),
+    directory: Annotated[Path, typer.Option("--out", help="Folder for runs and results.")] = Path("reproduction"),
     folder: Folder = None,
 ) -> None:
-    """Run a table or figure of the paper, and compare it cell by cell; what is already there is not run again."""
+    """Run a table or figure of the paper, and compare it cell by cell; finished runs are not repeated."""
     study = paper_study(name).shortened(_listed(rows), _numbers("--seeds", seeds), rounds)
     runs = study.runs(directory)
     with held(directory / f".{name}.lock", str(directory / name)):
         _run(runs, jobs, folder)
-        found, unreadable = read_runs(runs)
-        results = collect(study, found, directory)
+        readable, unreadable = read_runs(runs)
+        results = collect(study, readable, directory)
         files = write_study(study, results, environments_of(runs), directory, name)
         page = files[0].with_suffix(".html")
-        write_page(page, found, unreadable, study.title, printed_numbers)
-    _tell_diverged(runs)
+        write_page(page, readable, unreadable, study.title, printed_numbers)
+    _warn_diverged(runs)
     text = as_markdown(study, results)
     if out.is_terminal:
         out.print(Markdown(text))
     else:
         out.print(text, highlight=False, markup=False, soft_wrap=True)
-    out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
-    out.print(f"The page that shows who is served how, and why: {page}", highlight=False, soft_wrap=True)
+    out.print(f"Saved in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+    out.print(f"Report page: {page}", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example:  fedfv sweep mine.toml --rank-by worst")
 def sweep(
     file: Annotated[
-        str, typer.Argument(help="A TOML file of an experiment with a table `grid`, or a name of `fedfv list sweeps`.")
+        str, typer.Argument(help="A TOML file of an experiment with a table `grid`, or one of `fedfv list sweeps`.")
     ],
     by: Annotated[
         str | None,
-        typer.Option("--rank-by", help="The metric that decides, of `fedfv list metrics`; default mean."),
+        typer.Option("--rank-by", help="The metric to rank by, from `fedfv list metrics`; default mean."),
     ] = None,
     on: Annotated[
         RankOn | None,
-        typer.Option("--rank-on", help="The examples that decide; default validation. Results are of test examples."),
+        typer.Option("--rank-on", help="The examples to rank on; default validation. Results are on test examples."),
     ] = None,
     jobs: Jobs = None,
     directory: Annotated[
-        Path | None, typer.Option("--out", help="Where to keep runs and ranking; default sweeps/NAME.")
+        Path | None, typer.Option("--out", help="Folder for runs and ranking; default sweeps/NAME.")
     ] = None,
     folder: Folder = None,
 ) -> None:
-    """Run every combination of the values in a table `grid`, and rank them; what is already there is not run again."""
+    """Run every combination of the values in a table `grid`, and rank them; finished runs are not repeated."""
     name, tables = read_tables(file, "sweeps")
     by, on = _ranking(tables, by, on)
     check_ranking(by, on)
@@ -90,34 +90,34 @@ def sweep(
         ranked = rank(settings, directory, by, on)
         files = write_ranking(ranked, by, on, directory, environments_of(runs))
     out.print(ranking_table(ranked, by, on))
-    _tell_diverged(runs)
-    out.print(f"Kept in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+    _warn_diverged(runs)
+    out.print(f"Saved in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
 
 
 def _run(runs: Mapping[Path, Experiment], jobs: int | None, folder: Path | None) -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended politely is to be interrupted
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM has the effect of an interrupt
     try:
         for name in {experiment.data.name for experiment in runs.values()}:
             fetch_missing(name, folder)
         with watching_many() as watch:
             run_many(runs, jobs=jobs, data=folder, watch=watch)
     except KeyboardInterrupt:
-        err.print("Interrupted and saved; the same command goes on from here.")
+        err.print("Interrupted and saved; resume with the same command.")
         raise typer.Exit(1) from None
 
 
-def _tell_diverged(runs: Iterable[Path]) -> None:
+def _warn_diverged(runs: Iterable[Path]) -> None:
     for path in runs:
         if (sentence := RunDirectory(path).diverged()) is not None:
             err.print(f"fedfv: {path} {sentence}", highlight=False, soft_wrap=True)
 
 
 def _ranking(tables: dict[str, Any], by: str | None, on: RankOn | None) -> tuple[str, RankOn]:
-    """How to rank: as the command says, or else the file's table `ranking`."""
-    told = tables.get("ranking", {})
-    if not isinstance(told, dict) or not told.keys() <= {"by", "on"}:
-        raise ConfigError(f"`ranking` must be a table with the keys `by` and `on`, got {told!r}.")
-    return by or told.get("by", "mean"), on or told.get("on", "validation")
+    """The metric and the examples to rank by: from the command line, or else from the table `ranking` of the file."""
+    table = tables.get("ranking", {})
+    if not isinstance(table, dict) or not table.keys() <= {"by", "on"}:
+        raise ConfigError(f"`ranking` must be a table with the keys `by` and `on`, got {table!r}.")
+    return by or table.get("by", "mean"), on or table.get("on", "validation")
 
 
 def _listed(text: str) -> list[str]:
@@ -128,4 +128,4 @@ def _numbers(option: str, text: str) -> list[int]:
     try:
         return [int(part) for part in _listed(text)]
     except ValueError:
-        raise ConfigError(f"{option} must be whole numbers with commas between, got {text!r}.") from None
+        raise ConfigError(f"{option} must be integers separated by commas, got {text!r}.") from None

@@ -1,4 +1,4 @@
-"""What is run, and what is kept of it."""
+"""Experiments: their settings, single and parallel runs, and sweeps."""
 
 from fedfv._extras import comes_with
 

@@ -1,4 +1,4 @@
-"""From an experiment to the objects that run it."""
+"""Builds the objects that run an experiment: federation, model, clients and sampler."""
 
 import textwrap
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from fedfv.training import BatchedClients, LoopClients
 
 
 def build_federation(experiment: Experiment, source: str | Path | Dataset | Federation | None = None) -> Federation:
-    """The data of all clients, each with its own rows of them; from the files in a folder, or as they were loaded."""
+    """The examples of all clients; `source` is a folder with data files, or data that are already loaded."""
     loaded = source if isinstance(source, Dataset | Federation) else load_data(experiment.data, source)
     if isinstance(loaded, Federation):
         _refuse_keys_of_a_dataset(experiment)
@@ -35,16 +35,18 @@ def build_federation(experiment: Experiment, source: str | Path | Dataset | Fede
         return _partitioned(experiment, experiment.partition, dataset)
 
 
-def load_data(wanted: Data, folder: str | Path | None) -> Dataset | Federation:
-    """What `data.name` stands for; errors name that key, or `data.options`."""
+def load_data(spec: Data, folder: str | Path | None) -> Dataset | Federation:
+    """The dataset or federation of this name; errors name the key `data.name` or `data.options`."""
     with blaming("data.name"), naming("data", Data):
-        return data.load(wanted.name, folder, **wanted.options)
+        return data.load(spec.name, folder, **spec.options)
 
 
 def _refuse_keys_of_a_dataset(experiment: Experiment) -> None:
-    for key, given in [("partition", experiment.partition is not None), ("data.rows", experiment.data.rows != "all")]:
-        if given:
-            raise ConfigError(f"`{key}` must be left out: the data are a Federation, which says who holds which rows.")
+    for key, is_set in [("partition", experiment.partition is not None), ("data.rows", experiment.data.rows != "all")]:
+        if is_set:
+            raise ConfigError(
+                f"`{key}` must be left out: the data are a Federation, in which each client already has its rows."
+            )
 
 
 def _partitioned(experiment: Experiment, partition: Partition, dataset: Dataset) -> Federation:
@@ -55,7 +57,7 @@ def _partitioned(experiment: Experiment, partition: Partition, dataset: Dataset)
 
 
 def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
-    """The model, with the parameters that it starts from."""
+    """The model with its initial parameters."""
     shape, seed = tuple(federation.inputs.shape[1:]), model_seed(experiment.seeding, experiment.seed)
     model = build_model(experiment.model.name, shape, federation.num_classes, seed, **experiment.model.options)
     model = model.to(federation.inputs.device)
@@ -65,7 +67,7 @@ def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
 
 
 def build_clients(experiment: Experiment, federation: Federation, model: nn.Module) -> Clients:
-    """Who trains."""
+    """The clients, trained in stacks where engine and model allow it, otherwise one by one."""
     return (BatchedClients if takes_stacks(experiment, federation, model) else LoopClients)(
         federation=federation,
         model=model,
@@ -77,7 +79,7 @@ def build_clients(experiment: Experiment, federation: Federation, model: nn.Modu
 
 
 def build_sampler(experiment: Experiment, federation: Federation) -> Callable[[int], Int[Tensor, " r"]]:
-    """Who replies in a round; a sampler that does not fit the federation is refused here."""
+    """The function that draws the clients of a round; a sampler that does not fit the federation is refused here."""
     sampler, sizes = experiment.sampling, federation.train.sizes
 
     def sample(round: int) -> Int[Tensor, " r"]:
@@ -89,26 +91,26 @@ def build_sampler(experiment: Experiment, federation: Federation) -> Callable[[i
 
 
 def _checked(clients: Int[Tensor, " r"], num_clients: int) -> Int[Tensor, " r"]:
-    """What a sampler returned, if these are clients."""
-    right = isinstance(clients, Tensor) and clients.dtype == torch.int64 and clients.ndim == 1
-    ids = clients.tolist() if right else []
-    if not right or len(set(ids)) < len(ids) or any(not 0 <= each < num_clients for each in ids):
+    """The return value of a sampler, if it is a vector of distinct client ids; otherwise a ValueError is raised."""
+    is_vector = isinstance(clients, Tensor) and clients.dtype == torch.int64 and clients.ndim == 1
+    ids = clients.tolist() if is_vector else []
+    if not is_vector or len(set(ids)) < len(ids) or any(not 0 <= client < num_clients for client in ids):
         came = textwrap.shorten(repr(clients), 200, placeholder=" ...")
         raise ValueError(
-            f"`sampling` must give an int64 tensor of distinct ids from 0 to {num_clients - 1}, got {came}."
+            f"`sampling` must return an int64 tensor of distinct ids from 0 to {num_clients - 1}, got {came}."
         )
     return clients
 
 
 def device_of(experiment: Experiment) -> torch.device:
-    """Where it runs; "auto" takes a GPU if there is one."""
+    """The device of the run; "auto" takes a GPU if there is one."""
     if experiment.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError('`device` must be "auto" or "cpu" here: torch finds no GPU for "cuda".')
     return torch.device("cuda" if experiment.device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def output_of(experiment: Experiment, server: ServerState[Any]) -> Float[Tensor, " d"]:
-    """The model that is evaluated."""
+    """The parameters of the model that is evaluated."""
     match experiment.output:
         case "mean":
             return server.mean

@@ -7,16 +7,16 @@ _FOLDERS = {"experiments": files("fedfv.experiments") / "bundled", "sweeps": fil
 
 
 def bundled(kind: Literal["experiments", "sweeps"] = "experiments") -> dict[str, str]:
-    """The text of each, by name; its first line says what it shows.
+    """The TOML text of each bundled file, by name; the first line of a file says what it shows.
 
     >>> sorted(bundled())
     ['fashion-average', 'fashion-fair']
     >>> sorted(bundled("sweeps"))
     ['grid-cifar10', 'grid-fashion-mnist', 'grid-mnist']
     """
-    found = {
+    texts = {
         file.name.removesuffix(".toml"): file.read_text()
         for file in _FOLDERS[kind].iterdir()
         if file.name.endswith(".toml")
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(texts.items()))

@@ -1,4 +1,4 @@
-"""One sentence for whatever is wrong with an experiment."""
+"""Turns every error in an experiment into one sentence."""
 
 import dataclasses
 import functools
@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 @contextmanager
 def naming(where: str, kind: type) -> Iterator[None]:
-    """Makes a `ConfigError` of a ValueError, in which a field of the dataclass is called as in the TOML file.
+    """Turns a ValueError into a `ConfigError` that names the fields of the dataclass as the TOML file does.
 
     The sentence "`count` of Uniform must be ..." becomes "`sampling.count` must be ...".
     """
     try:
         yield
     except ValueError as error:
-        keys = "|".join(field.name for field in dataclasses.fields(kind)) or "(?!)"  # which matches nothing
+        keys = "|".join(field.name for field in dataclasses.fields(kind)) or "(?!)"  # "(?!)" matches nothing
         raise ConfigError(re.sub(f"`({keys})`( of {kind.__name__})?", rf"`{where}.\1`", str(error))) from error
 
 
 @contextmanager
 def calling(where: str, kind: type) -> Iterator[None]:
-    """As `naming`, for code that may be a user's own: every exception becomes a sentence that names the table."""
+    """Like `naming`, for code that a user may have written: every exception becomes a sentence that names the table."""
     try:
         with naming(where, kind):
             yield
@@ -47,16 +47,16 @@ def calling(where: str, kind: type) -> Iterator[None]:
 
 @contextmanager
 def blaming(key: str) -> Iterator[None]:
-    """Puts the key of the TOML file before the sentence of a ValueError that names no key of the same table itself."""
+    """Puts the TOML key in front of the text of a ValueError, unless the text already names a key of the same table."""
     try:
         yield
     except ValueError as error:
-        named = str(error).startswith(f"`{key.partition('.')[0]}.")
-        raise ConfigError(str(error) if named else f"`{key}`: {error}") from error
+        names_key = str(error).startswith(f"`{key.partition('.')[0]}.")
+        raise ConfigError(str(error) if names_key else f"`{key}`: {error}") from error
 
 
 def build(cls: type[T], table: Any, where: str) -> T:
-    """An object of a dataclass from a table of TOML, or the sentence that says which key is wrong and how."""
+    """An object of the dataclass from a TOML table; raises a `ConfigError` that says which key is wrong and why."""
     if not isinstance(table, dict):
         raise ConfigError(f"`{where}` must be a table, got {table!r}.")
     known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
@@ -65,51 +65,51 @@ def build(cls: type[T], table: Any, where: str) -> T:
             raise ConfigError.unknown(f"key in [{where}]", key, known)
     adapter = adapter_of(cls)
     try:
-        # Strict, so that "5" is no number; and as JSON, whose lists and tables may become tuples and objects even so.
+        # Strict mode refuses the string "5" for a number. For JSON it still takes lists for tuples, tables for objects.
         return adapter.validate_json(json.dumps(table, default=str), strict=True)
     except ValidationError as error:
         raise ConfigError(sentence(error, where)) from None
 
 
 def adapter_of(cls: type[T]) -> TypeAdapter[T]:
-    """From tables of TOML to objects of a dataclass, and back."""
+    """Converts TOML tables to objects of the dataclass, and back."""
     try:
         return TypeAdapter(cls)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         raise ConfigError(
-            f"fields of {cls.__name__} must be of types that TOML can hold, but: {told(error)}."
+            f"fields of {cls.__name__} must have types that TOML can hold, but pydantic raised {told(error)}."
         ) from error
 
 
 def sentence(error: ValidationError, where: str) -> str:
-    """The first of what pydantic found in the table `where`, as we would say it."""
-    return _said(error, lambda path: f"`{where}.{path}`")
+    """The first error that pydantic found in the table `where`, in the wording of this library."""
+    return _message(error, lambda path: f"`{where}.{path}`")
 
 
 def checked_init(cls: type[T]) -> type[T]:
-    """The pydantic dataclass, whose constructor now raises a `ConfigError` with one sentence."""
+    """Makes the constructor of a pydantic dataclass raise a `ConfigError` with one sentence."""
     init: Callable[..., None] = cls.__init__
-    top = cls.__name__ == "Experiment"  # whose fields are the keys of TOML as they are
+    top = cls.__name__ == "Experiment"  # the fields of an experiment are the top-level TOML keys
 
     @functools.wraps(init)
     def one_sentence(self: T, *arguments: Any, **fields: Any) -> None:
         known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         if arguments:
-            raise ConfigError(f"fields of {cls.__name__} must be given by name, such as {known[0]}=...")
+            raise ConfigError(f"fields of {cls.__name__} must be keyword arguments, such as {known[0]}=...")
         for name in fields:
             if name not in known:
                 raise ConfigError.unknown(f"field of {cls.__name__}", name, known)
         try:
             init(self, **fields)
         except ValidationError as error:
-            said = _said(error, lambda path: f"`{path}`" if top else f"`{path}` of {cls.__name__}")
-            raise ConfigError(said) from None
+            message = _message(error, lambda path: f"`{path}`" if top else f"`{path}` of {cls.__name__}")
+            raise ConfigError(message) from None
 
     cls.__init__ = one_sentence  # type: ignore[method-assign, assignment]
     return cls
 
 
-def _said(error: ValidationError, named: Callable[[str], str]) -> str:
+def _message(error: ValidationError, named: Callable[[str], str]) -> str:
     first, *others = error.errors()
     context, came = first.get("ctx", {}), textwrap.shorten(repr(first["input"]), 200, placeholder=" ...")
     match first["type"]:
@@ -118,13 +118,13 @@ def _said(error: ValidationError, named: Callable[[str], str]) -> str:
         case "value_error" | "assertion_error":
             return str(context["error"]) or first["msg"]
         case "dataclass_exact_type":
-            key = first["loc"][0]  # a field of several classes has an error for each
+            key = first["loc"][0]  # a field that may have several classes gets one error for each class
             classes = [context["class_name"]]
-            classes += [each["ctx"]["class_name"] for each in others if each["loc"][0] == key and "ctx" in each]
+            classes += [other["ctx"]["class_name"] for other in others if other["loc"][0] == key and "ctx" in other]
             return f"{named(str(key))} must be an instance of {_either(classes)}, got {came}."
         case _:
-            wanted = first["msg"].removeprefix("Input should be ")
-            return f"{named(_path(first['loc']))} must be {wanted}, got {came}."
+            expected = first["msg"].removeprefix("Input should be ")
+            return f"{named(_path(first['loc']))} must be {expected}, got {came}."
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Objects of an experiment whose class a key of their table names: ours, or one at an import path."""
+"""Tables of an experiment in which a key names the class of the object: a known name or an import path."""
 
 import dataclasses
 import inspect
@@ -11,11 +11,11 @@ from fedfv.importing import lookup, name_of
 
 
 def build_kind(known: Mapping[str, type[Any]], table: Any, where: str, mark: str = "kind") -> Any:
-    """An object of the class that the table's own `kind` asks for.
+    """An object of the class that the key `kind` of the table names.
 
     Args:
-        known: the classes that have names of ours.
-        table: the options of the object, and its `kind`.
+        known: the classes by their known names.
+        table: the key `kind` and the fields of the object.
         where: the name of the table.
         mark: the key that names the class.
 
@@ -50,7 +50,7 @@ def table_of(options: Any, known: Mapping[str, type[Any]], where: str, mark: str
 
 
 def check_kind(where: str, value: Any, known: Mapping[str, type[Any]], arguments: Sequence[str]) -> None:
-    """Refuses what is no object of a dataclass that can be called with these arguments, by name."""
+    """Refuses a value that is not an object of a dataclass, or cannot be called with these keyword arguments."""
     try:
         inspect.signature(value).bind(**dict.fromkeys(arguments))
         good = dataclasses.is_dataclass(value) and not isinstance(value, type)

@@ -1,4 +1,4 @@
-"""Many runs side by side."""
+"""Many runs in parallel."""
 
 import dataclasses
 import json
@@ -29,9 +29,9 @@ _ENDINGS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ManyProgress(NamedTuple):
-    """How far many runs are."""
+    """The progress of many runs."""
 
-    finished: int  # those that have ended, the diverged among them
+    finished: int  # runs that have ended, including those that diverged
     runs: int
     rounds_done: int
     rounds: int
@@ -45,16 +45,16 @@ def run_many(
     data: str | Path | None = None,
     watch: Callable[[ManyProgress], None] = lambda progress: None,
 ) -> None:
-    """Runs each experiment in its directory, or goes on with it; those that are finished are left alone.
+    """Runs or resumes each experiment in its directory; finished runs are skipped.
 
-    A run that diverges is marked as such in its directory, and the others go on.
+    A run that diverges is marked as such in its directory, and the other runs continue.
 
     Args:
-        experiments: what to run, by the directory where it is kept.
-        jobs: how many at a time, each in a process of its own; by default as many as there are cores, each with one
-            thread, which is several times faster than to let all of them use all cores.
-        data: where to look for data files first.
-        watch: is told now and then how far all of them are.
+        experiments: the experiments by their run directories.
+        jobs: the number of parallel runs, each in its own process. The default is one run per core with one thread
+            each, which is several times faster than letting every run use all cores.
+        data: the folder that is searched first for data files.
+        watch: callback that receives the progress of all runs about twice a second.
     """
     places = {
         RunDirectory.create(path, experiment.to_dict(), completed): experiment.rounds
@@ -62,8 +62,8 @@ def run_many(
     }
 
     def look() -> list[RunDirectory]:
-        """Tells how far all are; returns those that have not ended."""
-        # From their records, not from the processes: what one of them shares with us could be lost or locked with it.
+        """Reports the progress of all runs; returns the runs that have not ended."""
+        # The progress is read from the records: memory that a killed process shared could be lost or stay locked.
         done = {place: place.rounds_done() for place in places}
         diverged = {place for place in places if place.diverged() is not None}
         left = [place for place, rounds in places.items() if done[place] < rounds and place not in diverged]
@@ -75,7 +75,7 @@ def run_many(
         return
     cores = os.cpu_count() or 1
     jobs = min(jobs or cores, len(left))
-    earlier = active_children()  # workers of a call before may still be ending
+    earlier = active_children()  # workers of an earlier call may still be shutting down
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin, (max(1, cores // jobs),)) as pool:
         with children_wait_passively():
             running = {pool.submit(_run_one, place.path, data) for place in left}
@@ -84,21 +84,21 @@ def run_many(
             while running:
                 ended, running = wait(running, _LOOK_EVERY, FIRST_COMPLETED)
                 look()
-                if not all(process.is_alive() for process in processes):  # the pool itself may fail to see it
+                if not all(process.is_alive() for process in processes):  # the pool itself may not notice
                     raise BrokenProcessPool
                 for future in ended:
                     with suppress(DivergedError):
                         future.result()
         except BrokenProcessPool:
-            raise RunError("a process that ran experiments was killed; the same command goes on from there.") from None
+            raise RunError("a process that ran experiments was killed; run the same command to resume.") from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in processes:  # those that still run something save what they have, as after an interrupt
+            for process in processes:  # an unfinished run saves a checkpoint first, as after an interrupt
                 process.terminate()
 
 
 def _begin(threads: int) -> None:
-    """Makes a new process one that runs experiments."""
+    """Initialises a worker process."""
     torch.set_num_threads(threads)
     keep_freed_memory()
     for number in _ENDINGS:
@@ -107,10 +107,10 @@ def _begin(threads: int) -> None:
 
 def _run_one(path: Path, folder: str | Path | None) -> None:
     experiment = experiment_of(RunDirectory(path))
-    ending: list[int] = []  # the signal to end, once it has come
+    ending: list[int] = []  # the signal that asked the process to end, once it has arrived
 
     def watch(progress: Progress) -> None:
-        if progress.replied is None:  # from the first round on there is something to save, when a round is over
+        if progress.replied is None:  # rounds begin: from now on a signal waits for the end of the round, to save it
             for number in _ENDINGS:
                 signal.signal(number, lambda number, frame: ending.append(number))
         if ending:
@@ -118,13 +118,13 @@ def _run_one(path: Path, folder: str | Path | None) -> None:
 
     try:
         run(experiment, path, data=_load(json.dumps(dataclasses.asdict(experiment.data)), folder), watch=watch)
-    except KeyboardInterrupt:  # it has saved; the pool would give this process the next one to run
+    except KeyboardInterrupt:  # the run is saved; a process that only returned would get its next run from the pool
         os._exit(1)
-    finally:  # also of a run that diverged: a process that waits for its next run ends when it is told to
+    finally:  # also after a run that diverged: a process that waits for its next run ends at the first signal
         for number in _ENDINGS:
             signal.signal(number, signal.SIG_DFL)
 
 
-@lru_cache(maxsize=1)  # runs that come one after the other are mostly of the same data
+@lru_cache(maxsize=1)  # successive runs mostly use the same data
 def _load(table: str, folder: str | Path | None) -> Dataset | Federation:
     return load_data(Data(**json.loads(table)), folder)

@@ -1,4 +1,4 @@
-"""The loop around the round loop: evaluate, record, save, resume."""
+"""Runs an experiment: the loop over rounds with evaluations, records, checkpoints and resume."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,17 +18,17 @@ from fedfv.runs import Fingerprint, Look, Opening, Record, Recorder, RunDirector
 from fedfv.simulation import Round, simulate
 from fedfv.training import Evaluation, evaluate
 
-_FEW = 10  # clients that a sentence names
+_FEW = 10  # upper bound on the clients that a sentence names
 
 
 class Progress(NamedTuple):
-    """Where a run is: the rounds it has done, and what was last seen of its clients."""
+    """The progress of a run: its number of rounds, and the latest accuracies of its clients."""
 
     rounds_done: int
     rounds: int
     accuracies: list[float | None]  # None for a client without test examples
-    replied: int | None  # how many clients did in the last round; None before the first
-    record: Record | None = None  # of the last round
+    replied: int | None  # number of clients that replied in the last round; None before the first round
+    record: Record | None = None  # the record of the last round
 
 
 def run(
@@ -38,17 +38,17 @@ def run(
     data: str | Path | Dataset | Federation | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> RunDirectory:
-    """Runs the experiment, or goes on where it was cut off, and returns where its records are.
+    """Runs or resumes the experiment and returns its run directory.
 
-    Cut off at any moment and run again, it gives the records of a run that was not, bit for bit. A run that is
-    interrupted from the keyboard saves first.
+    A run that is cut off at any moment and resumed has the records of an uninterrupted run, bit for bit. A run that is
+    interrupted from the keyboard saves a checkpoint first.
 
     Args:
-        experiment: what to run.
-        directory: where to keep it; one that holds another experiment, or is in use, is refused. Another number of
-            rounds is not another experiment, so a finished run goes on if more rounds are asked for.
-        data: where to look for data files first; or what was loaded from them, to save loading it again.
-        watch: is told after each round where the run is.
+        experiment: the settings of the run.
+        directory: the run directory. A directory that is in use, or holds another experiment, is refused. Experiments
+            that differ in `rounds` alone count as the same, so a finished run resumes if `rounds` is larger.
+        data: the folder that is searched first for data files, or data that are already loaded.
+        watch: callback that receives the progress before the first round and after each round.
     """
     try:
         federation = build_federation(experiment, data).sorted_by_client().to(device_of(experiment))
@@ -62,12 +62,12 @@ def run(
 
 
 def experiment_of(place: RunDirectory) -> Experiment:
-    """The experiment of a run directory, if it was simulated."""
+    """The experiment of a simulated run, from its directory."""
     return Experiment.from_dict(place.settings())
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings with every default spelled out; those of another engine, or of a rule that is gone, as they are."""
+    """The settings with every default filled in; those of a Flower run, or of a rule that is gone, stay unchanged."""
     try:
         return Experiment.from_dict(settings).to_dict()
     except ConfigError:
@@ -75,7 +75,7 @@ def completed(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Parts(NamedTuple):
-    """An experiment, and the objects that run it."""
+    """An experiment and the objects that run it."""
 
     experiment: Experiment
     federation: Federation
@@ -84,20 +84,20 @@ class _Parts(NamedTuple):
     sample: Callable[[int], Int[Tensor, " m"]]
 
     def scores(self, server: ServerState[Any]) -> dict[str, Scores]:
-        """How the model serves all clients, on test examples and on validation examples if there are any."""
+        """Losses and accuracies of all clients on test examples, and on validation examples if there are any."""
         params, buffers, loss = output_of(self.experiment, server), server.buffers, self.experiment.model.loss
         test = evaluate(self.federation, self.model, params, buffers, loss, "test")
         bad = (test.sizes > 0) & ~test.losses.isfinite()
         if bad.any():
             raise NotFiniteError("test losses", bad.nonzero().flatten().tolist())
-        found = {"test": _scores(test)}
+        scores = {"test": _scores(test)}
         if self.federation.validation.sizes.any():
             validation = evaluate(self.federation, self.model, params, buffers, loss, "validation")
-            found["validation"] = _scores(validation)
-        return found
+            scores["validation"] = _scores(validation)
+        return scores
 
     def record(self, turn: Round[Any]) -> Record:
-        """The record of a round, evaluated and under the lens where that is due."""
+        """The record of a round, with an evaluation and a lens entry in the rounds in which they are due."""
         done, experiment, lens = turn.server.round, self.experiment, None
         if (
             turn.direction is not None
@@ -140,11 +140,11 @@ def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) 
 
 
 def _diverged(round: int, error: NotFiniteError, lr: float) -> str:
-    """What happened, without its subject."""
+    """The message about a run that diverged, without its subject, the run directory."""
     clients = ", ".join(map(str, error.clients[:_FEW])) + (" and others" if len(error.clients) > _FEW else "")
     return (
         f"diverged in round {round}: the {error.name.replace('_', ' ')} of clients {clients} are not finite. "
-        f"A smaller `training.lr` than {lr:g} usually helps. The records of the rounds before are kept."
+        f"A smaller `training.lr` than {lr:g} usually helps. The records of earlier rounds are kept."
     )
 
 
@@ -162,7 +162,7 @@ def _opening(federation: Federation, fingerprint: Fingerprint) -> Opening:
 
 
 def _scores(evaluation: Evaluation) -> Scores:
-    """None stands for a client without examples."""
+    """An evaluation as lists, with None for a client without examples."""
     sizes = evaluation.sizes.tolist()
     losses, accuracies = (
         [value if size else None for value, size in zip(values.tolist(), sizes, strict=True)]

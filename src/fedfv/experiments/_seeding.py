@@ -12,7 +12,7 @@ from fedfv.importing import lookup, told
 
 
 class Seeding(Protocol):
-    """What a run draws from its seed before its first round. Rounds draw from addresses, whatever the seeding is."""
+    """The random choices of a run before its first round. Rounds use `fedfv.seeding.rng` with every seeding."""
 
     def split(self, partition: Index, fractions: Fractions, seed: int) -> Parts:
         """Training, validation and test rows of each client."""
@@ -25,7 +25,7 @@ class Seeding(Protocol):
 
 @dataclass(frozen=True)
 class AddressedSeeding:
-    """Each client's split has an address of its own, so it does not depend on the other clients.
+    """The split of each client has a random generator of its own, so it does not depend on the other clients.
 
     >>> AddressedSeeding().model_seed(7)
     7
@@ -40,12 +40,12 @@ class AddressedSeeding:
         return seed
 
 
-# The paper's is on top of this package, so it is named by its path and imported when an experiment asks for it.
+# `fedfv.paper` is in a higher layer, so its seeding is named by an import path and imported when an experiment uses it.
 SEEDINGS: dict[str, type[Seeding] | str] = {"addressed": AddressedSeeding, "paper": "fedfv.paper:PaperSeeding"}
 
 
 def known_name(name: str) -> str:
-    """The name of ours for an import path that has one, so that equal experiments are spelled alike.
+    """The known name of an import path that has one, so that equal experiments have equal settings.
 
     >>> known_name("fedfv.paper:PaperSeeding"), known_name("mine:MySeeding")
     ('paper', 'mine:MySeeding')
@@ -54,13 +54,14 @@ def known_name(name: str) -> str:
 
 
 def seeding_of(name: str) -> Seeding:
-    """An object of the class that the name stands for.
+    """The seeding with this name or import path.
 
     >>> seeding_of("addressed")
     AddressedSeeding()
     """
     kind = lookup(name, SEEDINGS, "seeding")
-    if not (isinstance(kind, type) and all(callable(getattr(kind, each, None)) for each in ("split", "model_seed"))):
+    methods = ("split", "model_seed")
+    if not (isinstance(kind, type) and all(callable(getattr(kind, method, None)) for method in methods)):
         raise ConfigError(f"seeding {name!r} must be a class with the methods `split` and `model_seed`.")
     with _blamed(name):
         seeding: Seeding = kind()
@@ -68,28 +69,30 @@ def seeding_of(name: str) -> Seeding:
 
 
 def split(name: str, partition: Index, fractions: Fractions, seed: int) -> Parts:
-    """The split of a seeding, if it is one."""
+    """The split that a seeding returns, with its type checked."""
     seeding = seeding_of(name)
     with _blamed(name):
         parts = seeding.split(partition, fractions, seed)
     if not isinstance(parts, tuple) or [isinstance(part, Index) for part in parts] != [True] * 3:
-        raise ConfigError(f"`seeding`: {name} must split into three of Index in a tuple, got {type(parts).__name__}.")
+        raise ConfigError(
+            f"`seeding`: `split` of {name} must return a tuple of three Index objects, got {type(parts).__name__}."
+        )
     return parts
 
 
 def model_seed(name: str, seed: int) -> int:
-    """The seed of the initial model, if it is one."""
+    """The seed of the initial model that a seeding returns, with its type checked."""
     seeding = seeding_of(name)
     with _blamed(name):
         number = seeding.model_seed(seed)
     if not isinstance(number, int):
-        raise ConfigError(f"`seeding`: {name} must give an int for the initial model, got {number!r}.")
+        raise ConfigError(f"`seeding`: `model_seed` of {name} must return an int, got {number!r}.")
     return number
 
 
 @contextmanager
 def _blamed(name: str) -> Iterator[None]:
-    """Names the seeding in a sentence about its exceptions, but for a ValueError, which is about what it was given."""
+    """Turns exceptions into sentences that name the seeding; a ValueError is about its arguments and passes through."""
     try:
         yield
     except ValueError:

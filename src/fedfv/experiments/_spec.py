@@ -1,4 +1,4 @@
-"""An experiment as data: frozen, checked, and the same in Python and in TOML."""
+"""The settings of an experiment: frozen, checked, and the same in Python and in TOML."""
 
 import dataclasses
 import tomllib
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def specification(cls: type[T]) -> type[T]:
-    """A frozen dataclass that checks its fields, in Python and in TOML alike."""
+    """Makes the class a frozen dataclass that checks its fields, both from Python and from TOML."""
     config = ConfigDict(extra="forbid", strict=True)
     checked: Any = checked_dataclass(frozen=True, kw_only=True, config=config)(cls)
     return checked_init(checked)
@@ -38,19 +38,19 @@ AsItIs = GetPydanticSchema(lambda source, handler: core_schema.any_schema())  # 
 
 @specification
 class Data:
-    """Which examples: a known name, a `.npz` file, or `package.module:object`, a function of the options.
+    """The dataset: a known name, a `.npz` file, or `package.module:object`, a function of the options.
 
-    Such a function gives a Dataset, or a Federation if it knows the clients too.
+    The function returns a Dataset, or a Federation if it also assigns the examples to clients.
     """
 
     name: str = "fashion-tops"
-    rows: Literal["all", "train"] = "all"  # the official test images too, or not
+    rows: Literal["all", "train"] = "all"  # "train" leaves out the official test images
     options: dict[str, Any] = field(default_factory=dict)
 
 
 @specification
 class Model:
-    """Which network: a known name, or `package.module:object`, a function of input shape, classes and options."""
+    """The network: a known name, or `package.module:object`, a function of input shape, classes and options."""
 
     name: str = "mlp"
     loss: Literal["cross-entropy", "softmax-cross-entropy"] = "cross-entropy"
@@ -59,20 +59,20 @@ class Model:
 
 @specification
 class Experiment:
-    """Everything that decides what a run gives: two runs of equal experiments are equal bit for bit.
+    """All settings that decide the result of a run: runs of equal experiments are equal bit for bit.
 
-    A rule that uses the clients' learning rate, and has no other value for it, gets that of `training`.
+    A rule that uses the clients' learning rate, and has no other value for it, takes `training.lr`.
 
     Args:
-        rounds: how many updates of the model.
-        evaluate_every: rounds between evaluations; there is one before the first round and one after the last as well.
-        lens_every: rounds between looks at which updates conflict; without it there is one with each evaluation.
-        output: the model that is evaluated: the last one, or the mean of all so far; "auto" for the rule's own answer.
-        engine: how clients are simulated; "auto" takes the fastest that can do it.
+        rounds: the number of rounds; each round changes the model once.
+        evaluate_every: rounds between evaluations; the initial and the final model are always evaluated.
+        lens_every: rounds between entries of the conflict lens; the default is one entry with each evaluation.
+        output: the model that is evaluated: the last one or the mean of all so far; with "auto" the rule decides.
+        engine: how clients are simulated; "auto" takes the fastest engine that can train the model.
         seeding: how each client's split and the initial model are drawn from the seed: a known name, or
             `package.module:object`, a class with the methods of `Seeding`.
-        partition: who holds which examples; None if the data are a Federation, which says so itself.
-        sampling: who replies in a round.
+        partition: which client holds which examples; None if the data are a Federation, which already decides this.
+        sampling: which clients reply in a round.
 
     >>> from fedfv.data import OneClassEach
     >>> from fedfv.sampling import Everyone
@@ -102,7 +102,9 @@ class Experiment:
     def __post_init__(self) -> None:
         rule = self.aggregator
         if isinstance(rule, type) or not (dataclasses.is_dataclass(rule) and callable(rule) and hasattr(rule, "init")):
-            raise ConfigError(f"`aggregator` must be a rule, a dataclass with `init` and a call, got {rule!r}.")
+            raise ConfigError(
+                f"`aggregator` must be a rule, an object of a dataclass with `init` and `__call__`, got {rule!r}."
+            )
         object.__setattr__(self, "aggregator", with_learning_rate(rule, self.training.lr))
         object.__setattr__(self, "seeding", known_name(self.seeding))
         seeding_of(self.seeding)
@@ -112,11 +114,11 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, table: dict[str, Any]) -> "Experiment":
-        """From tables as they stand in TOML; raises `ConfigError` with one sentence about what is wrong."""
-        known = [each.name for each in dataclasses.fields(cls)]
+        """An experiment from parsed TOML; raises a `ConfigError` with one sentence about the wrong key."""
+        known = [spec.name for spec in dataclasses.fields(cls)]
         for key in table:
             if key == "grid":
-                raise ConfigError("a table `grid` makes a sweep of an experiment, and `fedfv sweep` runs it.")
+                raise ConfigError("an experiment with a table `grid` is a sweep; run it with `fedfv sweep`.")
             if key not in known:
                 raise ConfigError.unknown("key", key, known)
         parts: dict[str, Callable[[Any], Any]] = {
@@ -132,14 +134,14 @@ class Experiment:
 
     @classmethod
     def from_toml(cls, text: str) -> "Experiment":
-        """From the text of a TOML file."""
+        """An experiment from the text of a TOML file."""
         try:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"this is not TOML: {error}.") from None
+            raise ConfigError(f"the text is not valid TOML: {error}.") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """As tables, with every default spelled out; what is None is left out."""
+        """The experiment as TOML tables, with every default filled in; keys whose value is None are left out."""
         tables = dataclasses.asdict(self)
         if self.partition is not None:
             tables["partition"] = table_of(self.partition, PARTITIONS, "partition")
@@ -149,7 +151,7 @@ class Experiment:
         return plain
 
     def to_toml(self) -> str:
-        """As the text of a TOML file."""
+        """The experiment as the text of a TOML file."""
         return tomli_w.dumps(self.to_dict())
 
 

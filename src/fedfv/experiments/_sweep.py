@@ -1,4 +1,4 @@
-"""Sweeps: an experiment with every combination of some values."""
+"""Sweeps: one experiment with every combination of some values."""
 
 import copy
 import itertools
@@ -13,19 +13,19 @@ from fedfv.experiments._spec import Experiment
 
 @dataclass(frozen=True)
 class Setting:
-    """One combination of the values of a grid, with all its seeds."""
+    """One combination of the values of a grid, run with each seed."""
 
     label: str
     experiments: tuple[Experiment, ...]  # one for each seed
 
     def runs(self, folder: Path) -> dict[Path, Experiment]:
-        """Where each of its runs is kept."""
+        """The experiments of the setting by their run directories."""
         name = folder_name(self.label.replace(", ", ","))
-        return {folder / "runs" / name / f"seed-{each.seed}": each for each in self.experiments}
+        return {folder / "runs" / name / f"seed-{experiment.seed}": experiment for experiment in self.experiments}
 
 
 def folder_name(label: str) -> str:
-    """The label without characters that are a nuisance in the name of a folder.
+    """The label with a hyphen in place of characters that are inconvenient in a folder name.
 
     >>> folder_name("partition={kind = 'iid'}")
     'partition=-kind-=-iid'
@@ -34,11 +34,11 @@ def folder_name(label: str) -> str:
 
 
 def settings_of(tables: dict[str, Any]) -> list[Setting]:
-    """Every combination of the lists in the table `grid`, which may hold the keys of an experiment, also with dots.
+    """The settings of a sweep: every combination of the lists in the table `grid`.
 
-    A table in such a list is merged into the one that is there, so that values which belong together can go together;
-    one with a `name` or `kind` of its own takes its place. The list of `seed` makes no settings: each
-    setting is run with all seeds. A table `ranking` says how settings are to be ranked, and is left to others.
+    The keys of `grid` are keys of an experiment, also nested ones with dots. A table in a list is merged into the table
+    of the experiment, so that several values can vary together; a table with a `name` or `kind` of its own replaces it.
+    The list of `seed` makes no settings: each setting is run with all seeds. The table `ranking` is ignored here.
 
     >>> from fedfv.aggregators import AGGREGATORS
     >>> settings = settings_of({
@@ -58,7 +58,7 @@ def settings_of(tables: dict[str, Any]) -> list[Setting]:
     base = {key: value for key, value in tables.items() if key not in ("grid", "ranking")}
     grid = tables.get("grid")
     if not isinstance(grid, dict) or not grid:
-        raise ConfigError("a sweep needs a table [grid] with a list of values for each key that is to be varied.")
+        raise ConfigError("a sweep needs a table [grid] with a list of values for each key that varies.")
     for key, values in grid.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(f"`grid.{key}` must be a list of values, got {values!r}.")
@@ -74,16 +74,16 @@ def settings_of(tables: dict[str, Any]) -> list[Setting]:
 
 
 def _labelled(varied: dict[str, list[Any]]) -> list[tuple[tuple[Any, ...], str]]:
-    """Each combination of the values with its label, in which paths stand without their folder if that is enough."""
+    """Each combination of the values with its label; paths lose their folder if the labels stay distinct."""
     combinations = list(itertools.product(*varied.values()))
     for folders in (False, True):
         labels = [
-            ", ".join(_told(key, value, folders) for key, value in zip(varied, values, strict=True)) or "all"
+            ", ".join(_label(key, value, folders) for key, value in zip(varied, values, strict=True)) or "all"
             for values in combinations
         ]
         if len(set(labels)) == len(labels):
             return list(zip(combinations, labels, strict=True))
-    raise ConfigError("the lists of [grid] must not have a value twice.")
+    raise ConfigError("the lists of [grid] must not contain a value twice.")
 
 
 def _merge(tables: dict[str, Any], key: str, value: Any) -> None:
@@ -98,12 +98,12 @@ def _merge(tables: dict[str, Any], key: str, value: Any) -> None:
         tables[last] = value
 
 
-def _told(key: str, value: Any, folders: bool) -> str:
+def _label(key: str, value: Any, folders: bool) -> str:
     def short(value: Any) -> Any:
         return value.rpartition("/")[2] if not folders and isinstance(value, str) and value.startswith("/") else value
 
     if not isinstance(value, dict):
         return f"{key}={short(value)}"
     kind = short(value.get("name", value.get("kind")))
-    others = [f"{name}={short(each)}" for name, each in value.items() if name not in ("name", "kind")]
+    others = [f"{name}={short(option)}" for name, option in value.items() if name not in ("name", "kind")]
     return " ".join([kind, *others] if kind else others or [f"{key} as it is"])

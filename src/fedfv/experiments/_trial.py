@@ -1,4 +1,4 @@
-"""A model tried on a few examples before the run, so that what cannot be trained is said in one sentence."""
+"""Tries the model on a few examples before the run, so that a model that cannot be trained gets a clear error."""
 
 import copy
 import itertools
@@ -15,22 +15,22 @@ from fedfv.importing import told
 from fedfv.models import flatten, flatten_buffers
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, can_be_batched
 
-_NAMED = 5  # clients that a sentence names, at most
+_NAMED = 5  # upper bound on the clients that a sentence names
 
 
 def check_fit(experiment: Experiment, federation: Federation, model: nn.Module) -> None:
-    """Refuses a model that cannot be trained on such examples, or has fewer outputs than there are classes."""
-    wrong = _misfit(experiment, federation, model)
-    if wrong is not None:
+    """Refuses a model that cannot be trained on the examples, or has fewer outputs than there are classes."""
+    problem = _misfit(experiment, federation, model)
+    if problem is not None:
         shape, classes = tuple(federation.inputs.shape[1:]), federation.num_classes
         raise ConfigError(
             f"model {experiment.model.name!r} must turn each input of shape {shape} into one output for each of the "
-            f"{classes} classes, and be trainable, but {wrong}."
+            f"{classes} classes, and be trainable, but {problem}."
         )
 
 
 def check_batches(experiment: Experiment, federation: Federation, model: nn.Module) -> None:
-    """Refuses batches of one example for a model that cannot be trained on them, as those with BatchNorm cannot."""
+    """Refuses batches of one example for a model that cannot be trained on them, such as a model with BatchNorm."""
     sizes, width = federation.train.sizes.tolist(), experiment.training.batch_size
     short = [client for client, size in enumerate(sizes) if _ends_with_one(size, width)]
     if not short or (error := _attempt(LoopClients, experiment, federation, model, [1])) is None:
@@ -39,21 +39,20 @@ def check_batches(experiment: Experiment, federation: Federation, model: nn.Modu
     if width is None or single:
         advice = f"{_named(federation, single)} a single training example; give each client at least two"
     else:
-        better = next(
-            each for each in itertools.count(max(2, width)) if not any(_ends_with_one(n, each) for n in sizes)
-        )
-        advice = f"with `training.batch_size` = {width} {_named(federation, short)} one; "
-        advice += f"take another `training.batch_size`, such as {better}"
+        candidates = itertools.count(max(2, width))
+        better = next(new for new in candidates if not any(_ends_with_one(size, new) for size in sizes))
+        advice = f"with `training.batch_size` = {width} {_named(federation, short)} such a batch; "
+        advice += f"choose another `training.batch_size`, such as {better}"
     raise ConfigError(
         f"model {experiment.model.name!r} cannot be trained on a batch of one example ({told(error)}), but {advice}."
     )
 
 
 def takes_stacks(experiment: Experiment, federation: Federation, model: nn.Module) -> bool:
-    """Whether the clients are trained in stacks: the engine "auto" says so where a model does not allow it."""
+    """Whether clients are trained in stacks; the engine "auto" logs a warning if a trial in a stack fails."""
     if experiment.engine == "loop" or (experiment.engine == "auto" and not can_be_batched(model)):
         return False
-    error = _attempt(BatchedClients, experiment, federation, model, [2, 2])  # a stack, unless the model convolves
+    error = _attempt(BatchedClients, experiment, federation, model, [2, 2])  # a stack, unless there are convolutions
     error = error or _attempt(BatchedClients, experiment, federation, model, [2])
     if error is None:
         return True
@@ -64,7 +63,7 @@ def takes_stacks(experiment: Experiment, federation: Federation, model: nn.Modul
             f"`engine` must be 'auto' or 'loop' for model {name!r}, "
             f"which cannot be trained in stacks of clients ({why})."
         )
-    _say_once(
+    _warn_once(
         f"model {name!r} cannot be trained in stacks of clients ({why}), "
         "so its clients are trained one after another, which is slower."
     )
@@ -72,13 +71,13 @@ def takes_stacks(experiment: Experiment, federation: Federation, model: nn.Modul
 
 
 @cache
-def _say_once(sentence: str) -> None:
-    # Where nobody has set up logging, Python writes the sentence to stderr as a line of its own.
+def _warn_once(sentence: str) -> None:
+    # If logging is not configured, Python writes the sentence to stderr, on a line of its own.
     getLogger("fedfv").warning("%s", sentence)
 
 
 def _misfit(experiment: Experiment, federation: Federation, model: nn.Module) -> str | None:
-    """What is wrong with the outputs of the model, or with training it, if anything."""
+    """The problem with the outputs of the model or with its training; None if there is none."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         return "it has no trainable parameters"
     inputs = _few(federation, [2]).inputs
@@ -88,9 +87,9 @@ def _misfit(experiment: Experiment, federation: Federation, model: nn.Module) ->
     except Exception as error:
         return told(error)
     if not isinstance(outputs, Tensor):
-        return f"it gives a {type(outputs).__name__}"
+        return f"it returns a {type(outputs).__name__}"
     if outputs.ndim != 2 or len(outputs) != len(inputs) or outputs.shape[1] < federation.num_classes:
-        return f"it gives shape {tuple(outputs.shape)} for {len(inputs)} examples"
+        return f"it returns shape {tuple(outputs.shape)} for {len(inputs)} examples"
     failure = _attempt(LoopClients, experiment, federation, model, [2])
     return None if failure is None else told(failure)
 
@@ -102,7 +101,7 @@ def _attempt(
     model: nn.Module,
     sizes: list[int],
 ) -> Exception | None:
-    """What is raised by one step of clients of these sizes, with a copy of the model."""
+    """The exception of one step of clients of these sizes, with a copy of the model; None if there is none."""
     try:
         with torch.random.fork_rng(devices=[]):
             clients = kind(_few(federation, sizes), copy.deepcopy(model), LocalSGD(lr=1e-6), experiment.model.loss)
@@ -113,7 +112,7 @@ def _attempt(
 
 
 def _few(federation: Federation, sizes: list[int]) -> Federation:
-    """Clients of these sizes with the first training examples, which come again if they are too few."""
+    """A federation of clients of these sizes with the first training examples, which are repeated if need be."""
     positions = torch.arange(sum(sizes))
     rows = federation.train.rows[positions % len(federation.train.rows)]
     index = Index.of(list(torch.split(positions, sizes)))
@@ -121,12 +120,12 @@ def _few(federation: Federation, sizes: list[int]) -> Federation:
 
 
 def _ends_with_one(size: int, width: int | None) -> bool:
-    """Whether a batch of a client of this size has a single example."""
+    """Whether a client of this size has a batch of a single example."""
     return size == 1 or width == 1 or (width is not None and size % width == 1)
 
 
 def _named(federation: Federation, clients: list[int]) -> str:
-    """The clients as the subject of a sentence, with its verb "have"."""
+    """The clients as the subject of a sentence, with the verb "have"."""
     names = [federation.names[client] if federation.names else str(client) for client in clients]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"clients {', '.join(names[:_NAMED])}{more} have" if len(names) > 1 else f"client {names[0]} has"

@@ -1,4 +1,4 @@
-"""The same rules on a network: any of them as a Flower strategy, and a client that meets its contract."""
+"""The rules on a network with Flower: a strategy for any rule, and client apps that send the replies it needs."""
 
 from fedfv._extras import comes_with
 

@@ -1,4 +1,4 @@
-"""A Flower client that trains as the simulated ones do."""
+"""A Flower client app that trains like the simulated clients."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -27,18 +27,18 @@ def fair_client(
     measures: Mapping[str, Measure] = MappingProxyType({}),
     key: str = "partition-id",
 ) -> ClientApp:
-    """An app whose clients do what the contract asks for: look at the received model first, then train, then reply.
+    """An app whose clients meet the contract: they evaluate the received model, train it, and reply.
 
-    They measure what the server's rule asks for: accuracies, losses after training, and what `measures` says.
+    Clients report the measures that the server's rule needs: accuracies, losses after training, and your `measures`.
 
     Args:
-        model: makes the network; its parameters are replaced by those received.
-        data: a client's own examples for training and for test, from its node's configuration.
-        local: how it trains.
+        model: makes the network; its parameters are replaced by the received ones.
+        data: returns the training and the test examples of a client, given the context of its node.
+        local: settings of the local training.
         loss: the name of a loss in `fedfv.models.LOSSES`.
-        seed: of the order of the examples; the same as a simulated client's with this seed.
-        measures: the `needs` of a rule of one's own.
-        key: of the node's configuration, under which its id stands.
+        seed: seed for the order of the examples, which is that of a simulated client with the same seed.
+        measures: the `needs` of your own rule.
+        key: key of the node's configuration that holds the client's id.
     """
     app = identify(ClientApp(), key)
     known = {"accuracies": ACCURACY, "trained_losses": TRAINED_LOSS, **measures}
@@ -68,12 +68,12 @@ def fair_client(
     @app.evaluate()
     def test(message: Message, context: Context) -> Message:
         client, module, federation = received(message, context)
-        seen = evaluate(federation, module, flatten(module), flatten_buffers(module), loss)
+        evaluation = evaluate(federation, module, flatten(module), flatten_buffers(module), loss)
         metrics = MetricRecord(
             {
-                LOSS: float(seen.losses[client]),
-                key_of("accuracies"): float(seen.accuracies[client]),
-                SIZE: int(seen.sizes[client]),
+                LOSS: float(evaluation.losses[client]),
+                key_of("accuracies"): float(evaluation.accuracies[client]),
+                SIZE: int(evaluation.sizes[client]),
             }
         )
         return Message(RecordDict({METRICS: metrics}), reply_to=message)
@@ -82,7 +82,7 @@ def fair_client(
 
 
 def _alone(client: int, train: Examples, test: Examples) -> Federation:
-    """A federation of which only this client is here, with the number that it has among all."""
+    """A federation in which only this client has examples; the client keeps its id."""
 
     def index(first: int, count: int) -> Index:
         offsets = torch.zeros(client + 2, dtype=torch.long)
@@ -90,5 +90,5 @@ def _alone(client: int, train: Examples, test: Examples) -> Federation:
         return Index(torch.arange(first, first + count), offsets)
 
     inputs, targets = torch.cat([train[0], test[0]]), torch.cat([train[1], test[1]])
-    here, there = index(0, len(train[1])), index(len(train[1]), len(test[1]))
-    return Federation(inputs, targets, here, index(0, 0), there, int(targets.max()) + 1)
+    train_rows, test_rows = index(0, len(train[1])), index(len(train[1]), len(test[1]))
+    return Federation(inputs, targets, train_rows, index(0, 0), test_rows, int(targets.max()) + 1)

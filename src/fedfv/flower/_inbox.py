@@ -1,4 +1,4 @@
-"""What came back: a reply that is wrong costs its client the round, never the run."""
+"""Reads and checks the replies of clients: a wrong reply costs its client the round, and never stops the run."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ KINDS = ("error", "silent", "arrays", "not-finite", "metrics", "duplicate")
 
 
 class Rejected(NamedTuple):
-    """A client that lost its round, and why."""
+    """A client whose reply is not used in the round, and the reason."""
 
     client: int
     kind: str  # one of KINDS
@@ -23,7 +23,7 @@ class Rejected(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """How the model serves a client."""
+    """The evaluation of the model by one client."""
 
     loss: float | None
     accuracy: float
@@ -47,11 +47,12 @@ class _Trained(NamedTuple):
 def sort_messages(
     messages: Iterable[Message], sent: Sequence[Message], clients: Mapping[int, int]
 ) -> tuple[dict[int, Message], list[Rejected]]:
-    """The answer of each client, and those that failed, said nothing, or answered twice.
+    """The answer of each client, and the clients that failed, did not answer, or answered twice.
 
     Args:
-        messages: what came.
-        sent: what was asked; an answer that the network makes up for a lost node names the question, not the node.
+        messages: the received messages.
+        sent: the messages that were sent. The network itself answers for a lost node; this answer names the message
+            that was sent, and not the node.
         clients: the id of the client on each node.
     """
     asked = {message.metadata.message_id: clients[message.metadata.dst_node_id] for message in sent}
@@ -67,21 +68,21 @@ def sort_messages(
             rejected.append(Rejected(client, "duplicate", "another client with this id has replied"))
         else:
             answers[client] = message
-    heard = {*answers, *(each.client for each in rejected)}
-    rejected += [Rejected(client, "silent", "no reply in time") for client in asked.values() if client not in heard]
+    replied = {*answers, *(entry.client for entry in rejected)}
+    rejected += [Rejected(client, "silent", "no reply in time") for client in asked.values() if client not in replied]
     return answers, rejected
 
 
 def read_training(
     answers: Mapping[int, Message], layout: Layout, server: ServerState[Any], needs: Mapping[str, Measure | None]
 ) -> tuple[Replies | None, list[Rejected]]:
-    """The replies of a round, in the order of the clients' ids, and those that are wrong; None if none is left.
+    """The good replies of a round in the order of client ids, or None if there are none; and the rejected clients.
 
     Args:
-        answers: by client.
-        layout: of the model.
-        server: whose model the clients have trained.
-        needs: what the rule asks for, see `fedfv.core.needs`.
+        answers: the answer of each client.
+        layout: the layout of the model.
+        server: the server whose model the clients have trained.
+        needs: the fields that the rule needs, see `fedfv.core.needs`.
     """
     updates = torch.empty(len(answers), len(server.params), dtype=server.params.dtype)
     good: list[_Trained] = []
@@ -95,21 +96,21 @@ def read_training(
             continue
         torch.sub(server.params, row, out=row)
     updates = updates[: len(good)]
-    while any(each.size for each in good):
+    while any(report.size for report in good):
         try:
             return _replies(good, updates, server.round), rejected
-        except NotFiniteError as error:  # found by `Replies`, so that the good ones are read for it once
+        except NotFiniteError as error:  # only `Replies` checks this, so that updates are read once for the check
             rejected += [
                 Rejected(client, "not-finite", f"the {error.name} have NaN or infinite numbers")
                 for client in error.clients
             ]
-            updates = updates[[each.client not in error.clients for each in good]]
-            good = [each for each in good if each.client not in error.clients]
+            updates = updates[[report.client not in error.clients for report in good]]
+            good = [report for report in good if report.client not in error.clients]
     return None, rejected
 
 
 def read_evaluation(answers: Mapping[int, Message], accuracy_key: str) -> tuple[dict[int, Evaluated], list[Rejected]]:
-    """What each client saw of the model on its test data, and whose answer is wrong."""
+    """The evaluation of each client on its test data, and the clients whose answer is wrong."""
     good, rejected = {}, []
     for client, message in sorted(answers.items()):
         try:
@@ -124,11 +125,11 @@ def read_evaluation(answers: Mapping[int, Message], accuracy_key: str) -> tuple[
 def _read(
     client: int, message: Message, layout: Layout, row: torch.Tensor, needs: Mapping[str, Measure | None]
 ) -> _Trained:
-    """A client's report on its training; writes its parameters into the row."""
+    """A client's report on its training. The parameters of its model are written into `row`."""
     metrics = _metrics(message)
     records = list(message.content.array_records.values())
     if len(records) != 1:
-        raise _WrongError("arrays", f"there must be one record of arrays, `{ARRAYS}`, got {len(records)}")
+        raise _WrongError("arrays", f"the reply must have one record of arrays, `{ARRAYS}`, got {len(records)}")
     loss, size = _number(metrics, LOSS), _number(metrics, SIZE)
     measured = {
         name: _number(metrics, key_of(name), *((-math.inf,) if measure is None else (measure.low, measure.high)))
@@ -138,7 +139,7 @@ def _read(
         buffers = layout.read(records[0], row)
     except WrongArraysError as error:
         raise _WrongError("arrays", str(error)) from None
-    except Exception as error:  # bytes from elsewhere that cannot be read as an array
+    except Exception as error:  # a client may send bytes that are no array
         raise _WrongError("arrays", f"the arrays cannot be read: {error}") from None
     return _Trained(client, loss, size, measured, buffers)
 
@@ -146,7 +147,7 @@ def _read(
 def _metrics(message: Message) -> MetricRecord:
     records = list(message.content.metric_records.values())
     if len(records) != 1:
-        raise _WrongError("metrics", f"there must be one record of metrics, got {len(records)}")
+        raise _WrongError("metrics", f"the reply must have one record of metrics, got {len(records)}")
     return records[0]
 
 
@@ -164,16 +165,16 @@ def _replies(good: Sequence[_Trained], updates: torch.Tensor, round: int) -> Rep
     def column(values: Iterable[float]) -> torch.Tensor:
         return torch.tensor(list(values), dtype=torch.double)
 
-    sizes = [each.size for each in good]
+    sizes = [report.size for report in good]
     with_buffers = any(len(part) for part in good[0].buffers)
     return Replies(
         round=round,
-        clients=torch.tensor([each.client for each in good]),
+        clients=torch.tensor([report.client for report in good]),
         updates=updates,
-        losses=column(each.loss for each in good),
+        losses=column(report.loss for report in good),
         sizes=torch.tensor(sizes, dtype=torch.long if all(isinstance(size, int) for size in sizes) else torch.double),
-        **as_fields({name: column(each.measured[name] for each in good) for name in good[0].measured}),
-        buffers=Buffers(*map(torch.stack, zip(*(each.buffers for each in good), strict=True)))
+        **as_fields({name: column(report.measured[name] for report in good) for name in good[0].measured}),
+        buffers=Buffers(*map(torch.stack, zip(*(report.buffers for report in good), strict=True)))
         if with_buffers
         else None,
     )

@@ -1,4 +1,4 @@
-"""A model as Flower sends it, and as a rule sees it."""
+"""Converts a model between Flower's named arrays and the vector that a rule sees."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,15 +18,16 @@ Kind = Literal["parameter", "value", "count"]
 
 
 class WrongArraysError(ValueError):
-    """Arrays that are not those of the model."""
+    """Raised for arrays that do not have the layout of the model."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The names, shapes and types of a model's arrays, in order; and which of them a rule does not see.
+    """The names, shapes, types and kinds of a model's arrays, in order.
 
     Args:
-        kinds: "parameter" for what is trained, "value" for a floating buffer, "count" for one of whole numbers.
+        kinds: "parameter" for arrays that are trained, "value" for floating-point buffers, "count" for integer ones.
+            A rule sees only parameters.
     """
 
     names: tuple[str, ...]
@@ -36,45 +37,46 @@ class Layout:
 
     @classmethod
     def of(cls, arrays: ArrayRecord, buffers: Sequence[str]) -> "Layout":
-        """The layout of these arrays, of which those with a name in `buffers` (* is anything) are not trained."""
-        found = {name: array.numpy() for name, array in arrays.items()}
-        types = tuple(array.dtype for array in found.values())
-        kinds = tuple(_kind(name, array.dtype, buffers) for name, array in found.items())
+        """The layout of these arrays; arrays whose name matches a pattern in `buffers` are not trained."""
+        named = {name: array.numpy() for name, array in arrays.items()}
+        types = tuple(array.dtype for array in named.values())
+        kinds = tuple(_kind(name, array.dtype, buffers) for name, array in named.items())
         if "parameter" not in kinds:
             raise ValueError("`initial_arrays` must have floating-point arrays to train.")
-        return cls(tuple(found), tuple(array.shape for array in found.values()), types, kinds)
+        return cls(tuple(named), tuple(array.shape for array in named.values()), types, kinds)
 
     def described(self) -> list[str]:
-        """Each array in words, for the fingerprint of a run."""
+        """A description of each array, for the fingerprint of a run."""
         return [
             layer(name, dtype, shape) + ("" if kind == "parameter" else " (not trained)")
             for name, shape, dtype, kind in zip(self.names, self.shapes, self.types, self.kinds, strict=True)
         ]
 
     def type(self, kind: Kind) -> torch.dtype:
-        """Of all numbers of a kind: single precision, or double if some of them are."""
+        """The common type of all arrays of a kind: single precision, or double if one of them has it."""
         if kind == "count":
             return torch.long
-        types = [each for each, other in zip(self.types, self.kinds, strict=True) if other == kind]
+        types = [dtype for dtype, other in zip(self.types, self.kinds, strict=True) if other == kind]
         return torch.float64 if np.float64 in types else torch.float32
 
     def size(self, kind: Kind) -> int:
-        """How many numbers of a kind there are."""
-        return sum(int(np.prod(shape)) for shape, each in zip(self.shapes, self.kinds, strict=True) if each == kind)
+        """The total size of all arrays of a kind."""
+        return sum(int(np.prod(shape)) for shape, other in zip(self.shapes, self.kinds, strict=True) if other == kind)
 
     def read(self, arrays: ArrayRecord, out: Float[Tensor, " d"]) -> Buffers:
-        """Writes the parameters into `out` and returns the rest; refuses arrays of another layout."""
+        """Writes the parameters into `out` and returns the buffers; refuses arrays of another layout."""
         if set(arrays) != set(self.names):
             missing, extra = sorted(set(self.names) - set(arrays)), sorted(set(arrays) - set(self.names))
-            raise WrongArraysError(f"arrays are missing ({missing}) or not the model's ({extra})")
+            raise WrongArraysError(f"the arrays must be those of the model, but miss {missing} and have extra {extra}")
         outs: dict[Kind, Tensor] = {"parameter": out}
-        for each in ("value", "count"):
-            outs[each] = torch.empty(self.size(each), dtype=self.type(each))
+        for buffer in ("value", "count"):
+            outs[buffer] = torch.empty(self.size(buffer), dtype=self.type(buffer))
         starts: dict[Kind, int] = dict.fromkeys(outs, 0)
         for name, shape, kind in zip(self.names, self.shapes, self.kinds, strict=True):
             array = arrays[name].numpy()
             if array.shape != shape or array.dtype.kind not in "fiu":
-                raise WrongArraysError(f"array {name!r} is {array.dtype} of shape {array.shape} and not of {shape}")
+                came = f"{array.dtype} of shape {array.shape}"
+                raise WrongArraysError(f"array {name!r} must have real numbers and shape {shape}, got {came}")
             flat = torch.from_numpy(np.ascontiguousarray(array).reshape(-1))
             end = starts[kind] + len(flat)
             outs[kind][starts[kind] : end] = flat
@@ -82,7 +84,7 @@ class Layout:
         return Buffers(outs["value"], outs["count"])
 
     def record(self, params: Float[Tensor, " d"], buffers: Buffers) -> ArrayRecord:
-        """The arrays that are sent, each of its own type."""
+        """The arrays as they are sent, each with its original type."""
         sources = {"parameter": params.numpy(), "value": buffers.values.numpy(), "count": buffers.counts.numpy()}
         starts = dict.fromkeys(sources, 0)
         arrays = ArrayRecord()

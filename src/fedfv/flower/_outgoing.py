@@ -1,4 +1,4 @@
-"""The server's model as arrays, which are made once a round."""
+"""The server's model as Flower arrays, which are serialised once a round."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from fedfv.flower._layout import Layout
 
 
 class Outgoing:
-    """The model of a server as it is sent, and the server itself.
+    """The server and its model as arrays to send.
 
     Args:
-        layout: of the model.
-        rule: whose answer is evaluated.
-        server: where the run is.
+        layout: the layout of the model.
+        rule: the rule whose answer is evaluated.
+        server: the current state of the server.
     """
 
     def __init__(self, layout: Layout, rule: Any, server: ServerState[Any]) -> None:
@@ -24,7 +24,7 @@ class Outgoing:
         self.move(server)
 
     def move(self, server: ServerState[Any]) -> None:
-        """Takes the server after another round."""
+        """Replaces the server by its state after the next round."""
         self.server = server
         self._trained: ArrayRecord | None = None
         self._answer: ArrayRecord | None = None
@@ -38,7 +38,7 @@ class Outgoing:
 
     @property
     def answer(self) -> ArrayRecord:
-        """The model that the rule answers with, which is evaluated: mostly the one that clients train."""
+        """The model that is evaluated, the rule's answer: for most rules the one that clients train."""
         if (params := answer(self._rule, self.server)) is self.server.params:
             return self.trained
         if self._answer is None:

@@ -1,4 +1,4 @@
-"""What two runs on a network must have in common to share a directory."""
+"""The settings of a Flower run; two runs with equal settings may share a run directory."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[str, Any]:
-    """The settings of a strategy that decide the result, as tables."""
+    """The settings of a strategy that decide the result of a run, as TOML tables."""
     rule: Any = strategy.aggregator
     name = name_of(type(rule), AGGREGATORS, "aggregator")
     tables = {
@@ -35,7 +35,7 @@ def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a configuration as TOML can hold it."""
+    """A configuration value as a type that TOML can hold."""
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value.hex() if isinstance(value, bytes) else value

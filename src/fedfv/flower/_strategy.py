@@ -1,4 +1,4 @@
-"""Any rule as a Flower strategy."""
+"""A Flower strategy for any rule."""
 
 import dataclasses
 import math
@@ -26,32 +26,32 @@ from fedfv.metrics import METRICS
 from fedfv.runs import Fingerprint, Look, Opening, Record, Recorder, RunDirectory, Scores
 from fedfv.seeding import rng
 
-_SHOWN = ("mean", "std", "worst", "minimum")  # metrics of the clients' accuracies, in the results of Flower
+_SHOWN = ("mean", "std", "worst", "minimum")  # metrics of the clients' accuracies in Flower's results
 
 
 class FairStrategy(Strategy):
     """A rule of `fedfv` as the strategy of a Flower `ServerApp`: it drives `step` and holds one `ServerState`.
 
-    A reply that is wrong costs its client the round and never the run; what was wrong is logged and counted in the
-    round's metrics. With a directory it checkpoints each round, and `start` goes on where it was cut off: the final
-    model is the one of a run that was not, bit for bit.
+    A wrong reply costs its client the round and never stops the run; the reason is logged, and rejected replies are
+    counted in the round's metrics. With a directory, the strategy saves a checkpoint in each round, and `start` resumes
+    from it: the final model equals that of an uninterrupted run, bit for bit.
 
     Args:
-        aggregator: the rule, an object of `fedfv.aggregators` or of one's own. A rule that uses the clients' learning
-            rate, and has no value for it, takes the `lr` of `train_config`.
-        num_clients: how many there are in all; their ids, which `identify` lets them say, are from 0 to one less.
-        fraction: of the clients that are there, for training in a round.
-        count: how many of them instead.
-        min_replies: with fewer good replies the model stays as it is for that round.
-        evaluate_fraction: of the clients that are there, to see how the model serves them.
-        accuracy_key: of the clients' metrics in evaluation, from 0 to 1: what they should have equal shares of.
-        evaluate_every: rounds between evaluations; there is one before the first and one after the last as well.
+        aggregator: the rule, an object of `fedfv.aggregators` or of your own class. A rule that uses the clients'
+            learning rate, and has no value for it, takes the `lr` of `train_config`.
+        num_clients: the number N of all clients; they report their ids, from 0 to N - 1, with `identify`.
+        fraction: the share of connected clients that train in a round.
+        count: the number of clients that train in a round, in place of `fraction`.
+        min_replies: the model does not change in a round with fewer good replies.
+        evaluate_fraction: the share of connected clients that evaluate the model.
+        accuracy_key: the evaluation metric that holds a client's accuracy, from 0 to 1; fairness is measured on it.
+        evaluate_every: rounds between evaluations; the initial and the final model are always evaluated.
         timeout: seconds to wait for the replies of a round.
-        ttl: seconds after which a message is given up; None for the timeout.
-        wait: seconds to wait for clients: at the start for as many as a round should have, later for `min_replies`.
-        seed: of who is chosen.
-        buffers: names of arrays that are not trained, in which * stands for anything; they are averaged by size.
-        directory: where to keep records and checkpoints, like those of a simulated run; None for nowhere.
+        ttl: seconds after which a message expires; the default is `timeout`.
+        wait: seconds to wait for clients to connect: at the start for a full round of clients, later for `min_replies`.
+        seed: seed for the choice of clients.
+        buffers: names of arrays that are not trained, with * as wildcard; they are averaged, weighted by client size.
+        directory: the run directory for records and checkpoints, as in a simulated run; None writes no files.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class FairStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Runs the rounds that are left of `num_rounds`, all of them if there is no checkpoint.
+        """Runs `num_rounds` rounds, or the remaining ones if there is a checkpoint.
 
-        Rounds are counted from 1 in Flower's logs and results, from the first that is run here. A directory in which a
-        run of other settings, of another model or with another `train_config` was begun is refused.
+        Flower's logs and results count rounds from 1, starting with the first round of this call. A directory that
+        holds a run with other settings, another model or another `train_config` is refused.
         """
         timeout = self.timeout if timeout is None else timeout
         if train_config is not None and isinstance(lr := train_config.get("lr"), float):
@@ -131,12 +131,12 @@ class FairStrategy(Strategy):
             return result
 
     def _begin(self, grid: Grid, initial_arrays: ArrayRecord, evaluate_config: ConfigRecord, timeout: float) -> None:
-        """The server where the run was cut off, or before its first round."""
+        """Resumes the server from the checkpoint, or starts it and evaluates the initial model."""
         server = None if self._recorder is None else self._recorder.resume()
-        self._roster.there(grid, max(self.min_replies, self._wanted(self.num_clients)))
+        self._roster.connected(grid, max(self.min_replies, self._sample_size(self.num_clients)))
         if server is not None:
             self._model = Outgoing(self._layout, self.aggregator, server)
-            self._tell_resumed()
+            self._log_resumed()
             return
         params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type("parameter"))
         buffers = self._layout.read(initial_arrays, params)
@@ -144,105 +144,106 @@ class FairStrategy(Strategy):
         self._model = Outgoing(self._layout, self.aggregator, server)
         messages = list(self.configure_evaluate(0, self.arrays, evaluate_config, grid))
         answers = grid.send_and_receive(messages, timeout=timeout) if messages else []
-        seen = self._evaluated(answers)
+        results = self._evaluated(answers)
         if self._recorder is not None:
-            sizes = {"test": [seen[client].size if client in seen else None for client in range(self.num_clients)]}
+            everyone = [results.get(client) for client in range(self.num_clients)]
+            sizes = {"test": [result and result.size for result in everyone]}
             opening = Opening(sizes=sizes, fingerprint=self._fingerprint)
-            self._recorder.open(server, opening, self._scores(seen))
+            self._recorder.open(server, opening, self._scores(results))
 
     def _own_directory(self, train_config: ConfigRecord) -> AbstractContextManager[RunDirectory | None]:
         if self.directory is None:
             return nullcontext()
         return RunDirectory.own(self.directory, settings_of(self, train_config))
 
-    def _tell_resumed(self) -> None:
+    def _log_resumed(self) -> None:
         done = self.server.round
         if done < self._rounds:
-            log(INFO, "FairStrategy: going on after round %d of %d", done, self._rounds)
+            log(INFO, "FairStrategy: resuming after round %d of %d", done, self._rounds)
         else:
             log(
                 WARNING,
-                "FairStrategy: nothing is run, since the run in %s has done %d rounds already and %d were asked for; "
-                "ask for more rounds to go on with it, or choose another directory",
+                "FairStrategy: nothing to do, since the run in %s has already done %d rounds and %d were requested; "
+                "request more rounds to resume it, or choose another directory",
                 *(self.directory, done, self._rounds),
             )
 
     @property
     def server(self) -> ServerState[Any]:
-        """Where the run is."""
+        """The state of the server after the last round."""
         return self._model.server
 
     @property
     def arrays(self) -> ArrayRecord:
-        """The model that the rule answers with."""
+        """The rule's answer: the model that is evaluated and returned."""
         return self._model.answer
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The model to each of the chosen clients."""
-        there = self._roster.there(grid, self.min_replies)
-        chosen = self._draw("sample", there, min(len(there), self._wanted(len(there))))
+        """Messages that send the model to the chosen clients for training."""
+        nodes = self._roster.connected(grid, self.min_replies)
+        chosen = self._draw("sample", nodes, min(len(nodes), self._sample_size(len(nodes))))
         record = RecordDict({ARRAYS: self._model.trained, CONFIG: self._with_round(config)})
-        return self._ask(MessageType.TRAIN, record, {client: there[client] for client in chosen})
+        return self._ask(MessageType.TRAIN, record, {client: nodes[client] for client in chosen})
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """One step of the rule; the model stays as it is if too few replied."""
+        """One step of the rule; the model does not change if there are too few good replies."""
         answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
         asked = {message.metadata.dst_node_id for message in self._sent}
         answered = {message.metadata.src_node_id for message in answers.values()}
         self._roster.note(asked, answered)
         good, wrong = read_training(answers, self._layout, self.server, needs(self.aggregator))
-        self._log(rejected := sorted(self._roster.duplicates + rejected + wrong))  # not in the order of arrival
+        self._log(rejected := sorted(self._roster.duplicates + rejected + wrong))  # replies arrive in any order
         count = 0 if good is None else len(good.clients)
         used = good is not None and count >= self.min_replies
         done = self.server.round + 1
         if good is not None and used:
             server, direction, explanation = explained_step(self.aggregator, good, self.server)
-            looked = self._recorder is not None and self._due(done)
-            lens = Look.of(look(good, direction, explanation)) if looked else None
+            lens_due = self._recorder is not None and self._due(done)
+            lens = Look.of(look(good, direction, explanation)) if lens_due else None
             self._record = Record.of_round(done, good, lens=lens)
         else:
             log(
                 WARNING,
-                "round %d: %d good replies of %d asked for, so the model stays as it is",
+                "round %d: only %d good replies to %d requests, so the model does not change",
                 *(done - 1, count, len(self._sent)),
             )
             server, self._record = skip(self.server), Record.of_round(done, None)
-        self._record = dataclasses.replace(self._record, rejected=[(each.client, each.kind) for each in rejected])
+        self._record = dataclasses.replace(self._record, rejected=[(client, kind) for client, kind, _ in rejected])
         self._model.move(server)
         metrics = MetricRecord({"replies": count, "used": int(used)})
         for kind in KINDS:
-            if number := sum(each.kind == kind for each in rejected):
+            if number := sum(entry.kind == kind for entry in rejected):
                 metrics[f"rejected-{kind}"] = number
         return self._model.trained if used else None, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The model to clients that say how it serves them, in rounds in which that is due."""
+        """Messages that ask clients to evaluate the model; none in rounds without an evaluation."""
         if not self._due(self.server.round) or self.evaluate_fraction == 0:
             self._sent = []
             return []
-        there = self._roster.there(grid, self.min_replies)
-        count = min(len(there), max(1, math.ceil(self.evaluate_fraction * len(there))))
-        chosen = self._draw("evaluate", there, count)
+        nodes = self._roster.connected(grid, self.min_replies)
+        count = min(len(nodes), max(1, math.ceil(self.evaluate_fraction * len(nodes))))
+        chosen = self._draw("evaluate", nodes, count)
         record = RecordDict({ARRAYS: self.arrays, CONFIG: self._with_round(config)})
-        return self._ask(MessageType.EVALUATE, record, {client: there[client] for client in chosen})
+        return self._ask(MessageType.EVALUATE, record, {client: nodes[client] for client in chosen})
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The accuracies of the clients; and, since the round is over, its record and its checkpoint."""
-        seen = self._evaluated(replies)
+        """The accuracies of the clients. The round is over, so its record and its checkpoint are written, too."""
+        results = self._evaluated(replies)
         if self._recorder is not None:
-            self._recorder.add(self.server, dataclasses.replace(self._record, test=self._scores(seen)))
-        if not seen:
+            self._recorder.add(self.server, dataclasses.replace(self._record, test=self._scores(results)))
+        if not results:
             return None
-        accuracies = torch.tensor([each.accuracy for each in seen.values()], dtype=torch.double)
+        accuracies = torch.tensor([result.accuracy for result in results.values()], dtype=torch.double)
         return MetricRecord(
             {
-                "clients": list(seen),
+                "clients": list(results),
                 "accuracies": accuracies.tolist(),
                 **{name: float(METRICS[name](accuracies)) for name in _SHOWN},
             }
@@ -250,20 +251,19 @@ class FairStrategy(Strategy):
 
     def _evaluated(self, replies: Iterable[Message]) -> dict[int, Evaluated]:
         answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
-        seen, wrong = read_evaluation(answers, self.accuracy_key)
+        results, wrong = read_evaluation(answers, self.accuracy_key)
         self._log(rejected + wrong)
-        return seen
+        return results
 
-    def _scores(self, seen: dict[int, Evaluated]) -> Scores | None:
-        if not seen:
+    def _scores(self, results: dict[int, Evaluated]) -> Scores | None:
+        if not results:
             return None
-        everyone = [seen.get(client) for client in range(self.num_clients)]
-        return Scores(
-            losses=[each and each.loss for each in everyone], accuracies=[each and each.accuracy for each in everyone]
-        )
+        everyone = [results.get(client) for client in range(self.num_clients)]
+        losses = [result and result.loss for result in everyone]
+        return Scores(losses=losses, accuracies=[result and result.accuracy for result in everyone])
 
     def summary(self) -> None:
-        """Logs what is about to run."""
+        """Logs the rule, the number of clients and the rounds that are done."""
         log(INFO, "\t├──> Rule: %s", self.aggregator)
         log(INFO, "\t└──> Clients: %d, rounds done: %d", self.num_clients, self.server.round)
 
@@ -272,19 +272,19 @@ class FairStrategy(Strategy):
         return ConfigRecord({**config, SERVER_ROUND: done + 1, ROUND: done, NEEDS: " ".join(needs(self.aggregator))})
 
     def _ask(self, kind: str, record: RecordDict, nodes: dict[int, int]) -> list[Message]:
-        """A list, since a deployment refuses an iterator."""
+        """The messages to these nodes, in a list, since a deployment refuses an iterator."""
         self._sent = [Message(record, node, kind, ttl=self.ttl) for node in nodes.values()]
         return self._sent
 
-    def _draw(self, why: str, there: dict[int, int], count: int) -> list[int]:
-        return sorted(rng(self.seed, why, self.server.round).choice(sorted(there), count, replace=False).tolist())
+    def _draw(self, why: str, nodes: dict[int, int], count: int) -> list[int]:
+        return sorted(rng(self.seed, why, self.server.round).choice(sorted(nodes), count, replace=False).tolist())
 
     def _due(self, done: int) -> bool:
         return done % self.evaluate_every == 0 or done == self._rounds
 
-    def _wanted(self, there: int) -> int:
-        """How many of those who are there should train in a round."""
-        return self.count or max(1, round(self.fraction * there))
+    def _sample_size(self, connected: int) -> int:
+        """The number of clients that should train in a round, given how many are connected."""
+        return self.count or max(1, round(self.fraction * connected))
 
     def _log(self, rejected: Iterable[Rejected]) -> None:
         for client, kind, reason in rejected:

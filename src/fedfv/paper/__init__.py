@@ -1,6 +1,6 @@
-"""The paper (FedFV, IJCAI 2021) as a guest: its studies, its seeding, its numbers, and ours beside them.
+"""Reproduction of the FedFV paper (IJCAI 2021): its studies, its seeding, and its numbers beside the measured ones.
 
-No other part of the library needs this package.
+Only the command line imports this package; the rest of the library does not need it.
 """
 
 from fedfv.paper._columns import COLUMNS, Column

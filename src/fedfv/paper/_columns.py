@@ -1,4 +1,4 @@
-"""The columns of the paper's tables, in the words of the library: metrics of all clients, or single clients."""
+"""The columns of the paper's tables as metrics over all clients, or accuracies of single clients."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from fedfv.metrics import METRICS
 
 
 class Column(NamedTuple):
-    """What a column of the paper's tables holds: a metric of `METRICS`, or the accuracy of one client."""
+    """A column of the paper's tables: a metric of `METRICS`, or the accuracy of one client."""
 
     heading: str
     metric: str | None = None
-    client: str | None = None  # by name
+    client: str | None = None  # the name of the client
 
     def of(self, accuracies: Float[Tensor, "*batch N"], names: Sequence[str]) -> Float[Tensor, "*batch"]:
         """The column as a share in [0, 1].
@@ -39,4 +39,4 @@ COLUMNS = {
     "worst5": Column("worst 5 %", metric="worst"),
     "best5": Column("best 5 %", metric="best"),
 }
-"""By the name that a study has for the column; the only place that joins the paper's words to ours."""
+"""The columns by the names that studies use; the only place that maps the paper's names to metrics."""

@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's, cell by cell, and whether what it says of them holds."""
+"""Compares the measured numbers with the paper's, cell by cell, and checks the paper's claims."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from fedfv.reports import markdown_table
 
 
 class Cell(NamedTuple):
-    """A number in per cent over seeds, and the paper's if it printed one."""
+    """A number in per cent over seeds, and the number that the paper printed, if any."""
 
     mean: float
     seed_std: float  # population standard deviation over the seeds
@@ -25,7 +25,7 @@ class Cell(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """How it compares: to the second decimal, or within two standard deviations of the difference."""
+        """The comparison: "exact" to two decimals, "within" two standard deviations of the difference, or "outside"."""
         if self.paper is None:
             return ""
         if all(f"{ours:.2f}" == f"{theirs:.2f}" for ours, theirs in zip(self[:2], self.paper, strict=True)):
@@ -40,7 +40,7 @@ def values_of(results: PartResults, row: str, column: str) -> Float[Tensor, "see
 
 
 def cells_of(results: PartResults) -> dict[str, dict[str, Cell]]:
-    """By row and column, of the model after the last round."""
+    """The cells of each row and column, for the model after the last round."""
     return {
         row.name: {
             column: Cell(*over_seeds(values_of(results, row.name, column)[:, -1]), row.paper.get(column))
@@ -52,16 +52,16 @@ def cells_of(results: PartResults) -> dict[str, dict[str, Cell]]:
 
 
 class Judgement(NamedTuple):
-    """What became of a claim for one of the rows that it is about."""
+    """The check of a claim for one of its rows."""
 
     row: StudyRow
-    against: list[StudyRow]  # those of the other rows for which the means over seeds say otherwise
-    seeds: int  # in which, each taken alone, the claim holds for this row
-    of: int  # seeds that all these rows have
+    against: list[StudyRow]  # the other rows for which the means over seeds contradict the claim
+    seeds: int  # number of seeds that alone support the claim for this row
+    of: int  # number of seeds that all compared rows have
 
 
 def judge(claim: Claim, results: PartResults) -> list[Judgement]:
-    """A claim, row by row; nothing if it does not speak of the rows that are here."""
+    """The check of a claim for each of its rows; empty if none of these rows has results."""
     part, judgements = results.part, []
     last = {row: _last_by_seed(results, row, claim.column) for row in results.right}
     means = {name: fmean(values.values()) for name, values in last.items()}
@@ -84,21 +84,22 @@ def _last_by_seed(results: PartResults, row: str, column: str) -> dict[int, floa
 
 
 def _beats(ours: float, theirs: float, sign: int) -> bool:
-    return (ours - theirs) * sign > 1e-9  # per cent: less is a tie that was rounded
+    return (ours - theirs) * sign > 1e-9  # a smaller difference is a rounding error
 
 
 class Tally(NamedTuple):
-    """How much of a study came out as the paper has it."""
+    """How many cells and claims of a study agree with the paper."""
 
-    verdicts: Counter[str]  # of the cells that the paper printed
-    claims: list[bool]  # of what it says of them, and of each dataset: whether it holds
+    verdicts: Counter[str]  # number of printed cells with each verdict
+    claims: list[bool]  # for each claim and dataset: whether the claim holds
 
 
 def tally(study: Study, all_results: Sequence[PartResults]) -> Tally:
-    """Cells and claims, counted."""
+    """The number of cells with each verdict, and the claims that hold."""
     cells = [cell for results in all_results for row in cells_of(results).values() for cell in row.values()]
-    judged = [judge(claim, results) for claim in study.claims for results in all_results]
-    return Tally(Counter(cell.verdict for cell in cells if cell.paper), [_holds(each) for each in judged if each])
+    checked = [judge(claim, results) for claim in study.claims for results in all_results]
+    claims = [_holds(judgements) for judgements in checked if judgements]
+    return Tally(Counter(cell.verdict for cell in cells if cell.paper), claims)
 
 
 def _holds(judgements: Sequence[Judgement]) -> bool:
@@ -106,32 +107,33 @@ def _holds(judgements: Sequence[Judgement]) -> bool:
 
 
 def as_json(study: Study, all_results: Sequence[PartResults]) -> dict[str, Any]:
-    """In the shape of the paper's tables: rows of columns, or a row for each dataset where there is one column."""
+    """The cells in the layout of the paper's tables; a study with a single column has one row for each dataset."""
     if all(len(results.part.columns) == 1 for results in all_results):
         rows = []
         for results in all_results:
             (column,) = results.part.columns
             cells = cells_of(results)
-            rows.append({"dataset": results.part.dataset, **{row: _pair(each[column]) for row, each in cells.items()}})
+            pairs = {row: _pair(columns[column]) for row, columns in cells.items()}
+            rows.append({"dataset": results.part.dataset, **pairs})
         return {"rows": rows}
     parts = [{"dataset": results.part.dataset, "rows": _json_rows(results)} for results in all_results]
     return parts[0] if len(study.parts) == 1 else {"parts": parts}
 
 
 def as_markdown(study: Study, all_results: Sequence[PartResults]) -> str:
-    """Ours, the paper's and the difference, for each row; then what the paper says of them."""
+    """A table with our number, the paper's and the difference for each cell, then the paper's claims."""
     lines = []
     if study.short_of:
         lines += [f"**A short version of {study.title}: {'; '.join(study.short_of)}.**", ""]
     for results in all_results:
         lines += [_table(results), ""]
     if verdicts := tally(study, all_results).verdicts:
-        told = {"exact": "exact", "within": "within the spread of the seeds", "outside": "outside of it"}
-        said = ", ".join(f"{verdicts[key]} {words}" for key, words in told.items() if key in verdicts)
-        lines += [f"Of {verdicts.total()} cells: {said}.", ""]
+        texts = {"exact": "exact", "within": "within the spread of the seeds", "outside": "outside the spread"}
+        counts = ", ".join(f"{verdicts[key]} {text}" for key, text in texts.items() if key in verdicts)
+        lines += [f"Cells compared: {verdicts.total()} ({counts}).", ""]
     for claim in study.claims:
         for results in all_results:
-            lines += _said(claim, results)
+            lines += _claim_lines(claim, results)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -156,21 +158,21 @@ def _pair(cell: Cell) -> dict[str, float]:
 def _table(results: PartResults) -> str:
     part, cells = results.part, cells_of(results)
     caption = (
-        f"{part.dataset}, {part.experiment['rounds']} updates; test accuracy of the clients in per cent, ± over seeds"
+        f"{part.dataset}, {part.experiment['rounds']} rounds; test accuracy of the clients in per cent, ± over seeds"
     )
     lines = []
     for row in part.rows:
         if row.name not in cells:
             continue
         own = list(cells[row.name].values())
-        told = [("ours", [f"{cell.mean:.2f} ± {cell.seed_std:.2f}" for cell in own])]
+        entries = [("ours", [f"{cell.mean:.2f} ± {cell.seed_std:.2f}" for cell in own])]
         if row.paper:
             printed = [(cell, *cell.paper) for cell in own if cell.paper]
-            told.append(("paper", [f"{mean:.2f} ± {spread:.2f}" for _, mean, spread in printed]))
-            told.append(("difference", [_difference(cell, mean) for cell, mean, _ in printed]))
-        for i, (what, texts) in enumerate(told):
+            entries.append(("paper", [f"{mean:.2f} ± {spread:.2f}" for _, mean, spread in printed]))
+            entries.append(("difference", [_difference(cell, mean) for cell, mean, _ in printed]))
+        for i, (source, texts) in enumerate(entries):
             head = [row.label, str(len(results.seeds[row.name]))] if i == 0 else ["", ""]
-            lines.append([*head, what, *texts])
+            lines.append([*head, source, *texts])
     heads = ["", "seeds", "", *(COLUMNS[column].heading for column in part.columns)]
     return f"{caption}\n\n{markdown_table(heads, lines)}"
 
@@ -179,7 +181,7 @@ def _difference(cell: Cell, printed: float) -> str:
     return "exact" if cell.verdict == "exact" else f"{cell.mean - printed:+z.2f} {cell.verdict}"  # z: no -0.00
 
 
-def _said(claim: Claim, results: PartResults) -> list[str]:
+def _claim_lines(claim: Claim, results: PartResults) -> list[str]:
     judgements, cells = judge(claim, results), cells_of(results)
     if not judgements:
         return []
@@ -188,11 +190,13 @@ def _said(claim: Claim, results: PartResults) -> list[str]:
         return f"in {judgement.seeds} of {judgement.of} seeds"
 
     verdict = "holds" if _holds(judgements) else "does not hold"
-    told = [f"- {results.part.dataset}: {claim.text}: **{verdict}**"]
+    head = f"- {results.part.dataset}: {claim.text}: **{verdict}**"
     if verdict == "holds" and len(judgements) == 1:
-        return [f"{told[0]} ({seeds(judgements[0])})."]
+        return [f"{head} ({seeds(judgements[0])})."]
+    lines = [f"{head}."]
     for judgement in judgements:
         own = f"  - {judgement.row.label}, {cells[judgement.row.name][claim.column].mean:.2f}"
         others = [f"{other.label}, {cells[other.name][claim.column].mean:.2f}" for other in judgement.against]
-        told.append(f"{own}: {'not against ' + '; '.join(others) if others else 'holds'} ({seeds(judgement)}).")
-    return [f"{told[0]}.", *told[1:]]
+        outcome = f"does not hold against {'; '.join(others)} (holds " if others else "holds ("
+        lines.append(f"{own}: {outcome}{seeds(judgement)}).")
+    return lines

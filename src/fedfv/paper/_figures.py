@@ -1,4 +1,4 @@
-"""Figures of a study: its curves, and its dispersion against its mean beside the paper's."""
+"""Figures of a study: curves over rounds, and dispersion against mean with the paper's points."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -15,28 +15,28 @@ T = TypeVar("T")
 
 
 def curves_figure(all_results: Sequence[PartResults]) -> "Figure":
-    """Mean and dispersion of the clients' accuracy against rounds (the paper's Figure 2), two panels for each part."""
+    """Mean and dispersion of the clients' accuracy against rounds (Figure 2 of the paper), two panels for each part."""
 
     def line(results: PartResults, row: StudyRow, label: str, style: Style) -> Line:
         means, stds = (values_of(results, row.name, column) / 100 for column in ("average", "std"))
         return Line(label, Curve(results.rounds, means, stds), style)
 
-    return plot_curves({each.part.dataset.partition(" (")[0]: _drawn(each, line) for each in all_results})
+    return plot_curves({results.part.dataset.partition(" (")[0]: _drawn(results, line) for results in all_results})
 
 
 def tradeoff_figure(all_results: Sequence[PartResults]) -> "Figure":
-    """Dispersion against mean, a point for each row with the spread of its seeds, joined to the paper's own point."""
+    """Dispersion against mean: one point for each row, with the spread over seeds, joined to the paper's point."""
 
     def point(results: PartResults, row: StudyRow, label: str, style: Style) -> Point:
         mean, std = (cells_of(results)[row.name][column] for column in ("average", "std"))
         printed = (mean.paper[0], std.paper[0]) if mean.paper and std.paper else None
         return Point(label, (mean.mean, mean.seed_std), (std.mean, std.seed_std), style, printed)
 
-    return plot_tradeoff({each.part.dataset: _drawn(each, point) for each in all_results})
+    return plot_tradeoff({results.part.dataset: _drawn(results, point) for results in all_results})
 
 
 def _drawn(results: PartResults, draw: Callable[[PartResults, StudyRow, str, Style], T]) -> list[T]:
-    """What is drawn of each row that has results; rows of an algorithm share a colour."""
+    """The line or point of each row that has results; rows of an algorithm share a colour."""
     rows = [row for row in results.part.rows if row.name in results.right]
     styles = styles_of([row.algorithm for row in rows])
     return [draw(results, row, _label(results, row), style) for row, style in zip(rows, styles, strict=True)]

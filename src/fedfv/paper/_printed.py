@@ -1,4 +1,4 @@
-"""The printed numbers of the runs that are the paper's own, for the page of a report."""
+"""The numbers that the paper printed, for runs with the same settings on a report page."""
 
 from functools import cache
 from typing import Any
@@ -9,7 +9,7 @@ from fedfv.reports import Printed, same_but_for_seed
 
 
 def printed_numbers(settings: dict[str, Any]) -> Printed | None:
-    """What the paper printed for the settings of a run, whatever its seed; None for settings that it does not have.
+    """The paper's numbers for the settings of a run with any seed; None if the paper has no such settings.
 
     >>> (part,) = paper_study("table3").parts
     >>> printed = printed_numbers(part.run_of(part.rows[0], seed=7).to_dict())
@@ -21,15 +21,15 @@ def printed_numbers(settings: dict[str, Any]) -> Printed | None:
 
 @cache
 def _all_printed() -> dict[str, Printed]:
-    """By what the seeds of an experiment have in common; an experiment of two studies is that of the first."""
-    found: dict[str, Printed] = {}
+    """The printed numbers by the settings without seeds; the first study wins for settings that two studies share."""
+    numbers: dict[str, Printed] = {}
     for study in map(paper_study, PAPER):
         for part in study.parts:
             for row in part.rows:
                 if row.paper:
                     title = f"{study.title.partition(':')[0]}: {row.label}"
-                    found.setdefault(_key(part, row), Printed(title, "paper", _by_metric(row)))
-    return found
+                    numbers.setdefault(_key(part, row), Printed(title, "paper", _by_metric(row)))
+    return numbers
 
 
 def _key(part: Part, row: StudyRow) -> str:
@@ -37,7 +37,7 @@ def _key(part: Part, row: StudyRow) -> str:
 
 
 def _by_metric(row: StudyRow) -> dict[str, tuple[float, float]]:
-    """The columns that are metrics, as shares."""
+    """The printed numbers of the columns that are metrics, as shares."""
     metrics = {column: COLUMNS[column].metric for column in row.paper}
     return {
         metric: (row.paper[column][0] / 100, row.paper[column][1] / 100) for column, metric in metrics.items() if metric

@@ -1,4 +1,4 @@
-"""The results of a study in one small file: how many test examples of each client were right, and when."""
+"""The results of a study in one small file: the correct test examples of each client at each evaluation."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -16,25 +16,25 @@ from fedfv.reports import Run, accuracies_of
 
 
 class PartResults(NamedTuple):
-    """What each client got at each evaluation, for the rows of a part and their finished seeds."""
+    """The results of each client at each evaluation, for the rows of a part and their finished seeds."""
 
     part: Part
-    seeds: dict[str, list[int]]  # by row
-    rounds: list[int]  # after which there was an evaluation
-    right: dict[str, Int[Tensor, "seeds evaluations N"]]  # by row: test examples that were answered rightly
-    sizes: Int[Tensor, " N"]  # test examples
-    names: list[str]  # of the clients; empty if they have none
+    seeds: dict[str, list[int]]  # the finished seeds of each row
+    rounds: list[int]  # rounds done at each evaluation
+    right: dict[str, Int[Tensor, "seeds evaluations N"]]  # for each row the number of correct test examples
+    sizes: Int[Tensor, " N"]  # number of test examples
+    names: list[str]  # names of the clients; empty if they have none
 
     def accuracies(self, row: str) -> Float[Tensor, "seeds evaluations N"]:
-        """In [0, 1]."""
+        """The accuracies of a row, in [0, 1]."""
         return self.right[row].double() / self.sizes
 
 
 def collect(study: Study, runs: Iterable[Run], folder: Path) -> list[PartResults]:
-    """The results of the finished runs of a study, as `read_runs` read them from the folder of the study."""
+    """The results of the finished runs of a study; `read_runs` has read the runs from the folder of the study."""
     by_path = {run.path: run for run in runs}
-    found = [_collect_part(part, study.seeds, by_path, folder) for part in study.parts]
-    results = [part for part in found if part is not None]
+    collected = [_collect_part(part, study.seeds, by_path, folder) for part in study.parts]
+    results = [part for part in collected if part is not None]
     if not results:
         raise RunError(f"no run of {study.title} in {folder} is finished.")
     return results
@@ -51,11 +51,11 @@ def _collect_part(part: Part, seeds: Sequence[int], by_path: dict[Path, Run], fo
     first = next(iter(next(iter(finished.values())).values()))
     sizes = torch.tensor(first.opening.sizes["test"])
     accuracies = {
-        row: torch.stack([accuracies_of(run.evaluations) for run in found.values()]) for row, found in finished.items()
+        row: torch.stack([accuracies_of(run.evaluations) for run in runs.values()]) for row, runs in finished.items()
     }
     return PartResults(
         part,
-        {row: list(found) for row, found in finished.items()},
+        {row: list(runs) for row, runs in finished.items()},
         [record.rounds_done for record in first.evaluations],
         {row: (values * sizes).round().to(torch.int32) for row, values in accuracies.items()},
         sizes,
@@ -64,7 +64,7 @@ def _collect_part(part: Part, seeds: Sequence[int], by_path: dict[Path, Run], fo
 
 
 def merge(one: Sequence[PartResults], other: Sequence[PartResults]) -> list[PartResults]:
-    """The runs of both, of the same study; a run that both have must have given the same in both."""
+    """The results of one study from two sources; a run that is in both must have equal results."""
     apart = {results.part.name: results for results in other}
     merged = [_merge_part(results, apart.pop(results.part.name, results)) for results in one]
     return [*merged, *apart.values()]
@@ -77,7 +77,7 @@ def _merge_part(one: PartResults, other: PartResults) -> PartResults:
             known = right.setdefault(row, {})
             for seed, counts in zip(seeds, results.right[row], strict=True):
                 if not torch.equal(known.setdefault(seed, counts), counts):
-                    raise RunError(f"seed {seed} of {row} in {one.part.name} was run twice, and gave two results.")
+                    raise RunError(f"seed {seed} of {row} in {one.part.name} was run twice, with different results.")
     ordered = {row.name: dict(sorted(right[row.name].items())) for row in one.part.rows if row.name in right}
     return one._replace(
         seeds={row: list(runs) for row, runs in ordered.items()},
@@ -86,7 +86,7 @@ def _merge_part(one: PartResults, other: PartResults) -> PartResults:
 
 
 def save_results(path: Path, results: Iterable[PartResults]) -> None:
-    """Into one compressed file."""
+    """Writes the results to one compressed file."""
     arrays: dict[str, Any] = {}
     for part, seeds, rounds, right, sizes, names in results:
         arrays |= {
@@ -102,7 +102,7 @@ def save_results(path: Path, results: Iterable[PartResults]) -> None:
 
 
 def load_results(path: Path, study: Study) -> list[PartResults]:
-    """As `save_results` wrote them."""
+    """Reads the results that `save_results` wrote."""
     results = []
     with np.load(path, allow_pickle=False) as arrays:
         for part in study.parts:

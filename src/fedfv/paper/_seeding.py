@@ -1,4 +1,4 @@
-"""How the code behind the paper drew the split and the initial model of a seed; Table 3 is exact with it."""
+"""The seeding of the paper's code, which draws the split and the initial model; with it Table 3 is exact."""
 
 import dataclasses
 from itertools import pairwise
@@ -8,21 +8,21 @@ import torch
 
 from fedfv.data import Fractions, Index, Parts, cut
 
-_SPLIT, _MODEL = 21, 12  # added to the seed, for numpy's generator and for torch's
+_SPLIT, _MODEL = 21, 12  # offsets added to the seed of numpy's generator and of torch's
 
 
 @dataclasses.dataclass(frozen=True)
 class PaperSeeding:
-    """Numpy's legacy generator splits all clients in turn, and torch's draws the model, each with a seed of its own.
+    """Numpy's legacy generator splits all clients in turn, and torch's generator draws the model; their seeds differ.
 
-    An experiment asks for it with `seeding = "paper"`.
+    An experiment selects it with `seeding = "paper"`.
 
     >>> PaperSeeding().model_seed(0)
     12
     """
 
     def split(self, partition: Index, fractions: Fractions, seed: int) -> Parts:
-        """Each client's rows shuffled, one client after the other, and cut.
+        """Shuffles the rows of one client after the other, and cuts them into parts.
 
         >>> train, _, test = PaperSeeding().split(Index.of([torch.arange(10)]), (0.8, 0.1, 0.1), seed=0)
         >>> train[0], test[0]

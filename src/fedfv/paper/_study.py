@@ -1,4 +1,4 @@
-"""The paper's tables and figure as data: the rows, the experiment of each row and seed, and the printed numbers."""
+"""The paper's tables and figure as data: their rows, the experiment of each row and seed, and the printed numbers."""
 
 import tomllib
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ PAPER = ("table2", "table3", "table4", "figure2")
 
 @specification
 class StudyRow:
-    """One rule, as the paper calls it and as it is run."""
+    """One rule with its name in the paper and its settings."""
 
     name: str
     algorithm: str
     parameters: dict[str, Any] = field(default_factory=dict)
-    changes: dict[str, Any]  # of the part's experiment
+    changes: dict[str, Any]  # keys that replace those of the part's experiment
     seeded: list[str] = field(default_factory=list)  # tables of the experiment whose `seed` is that of the run
-    paper: dict[str, tuple[float, float]] = field(default_factory=dict)  # what is printed, by column: mean ± over seeds
+    paper: dict[str, tuple[float, float]] = field(default_factory=dict)  # printed mean ± std over seeds, by column
 
     @property
     def label(self) -> str:
-        """For tables and legends."""
+        """The name of the row in tables and legends."""
         shown = ", ".join(
             f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
             for key, value in self.parameters.items()
@@ -47,18 +47,21 @@ class StudyRow:
 
 @specification
 class Claim:
-    """That each of some rows is above, or below, each of others in a column, in every part that has them."""
+    """The claim that, in a column, each row of `rows` is above, or below, each of some other rows.
+
+    A claim is checked in every part that has these rows. Row names may contain * as a wildcard.
+    """
 
     text: str
     column: str
-    rows: list[str]  # names, in which * stands for anything
+    rows: list[str]
     above: list[str] = field(default_factory=list)
     below: list[str] = field(default_factory=list)
 
 
 @specification
 class Part:
-    """The rows that share an experiment, on one dataset."""
+    """The rows that share one dataset and one experiment."""
 
     name: str
     dataset: str
@@ -67,7 +70,7 @@ class Part:
     rows: list[StudyRow]
 
     def find(self, patterns: Sequence[str]) -> list[StudyRow]:
-        """The rows whose name fits one of these, in which * stands for anything."""
+        """The rows whose name matches one of the patterns, with * as a wildcard."""
         return [row for row in self.rows if any(fnmatchcase(row.name, pattern) for pattern in patterns)]
 
     def run_of(self, row: StudyRow, seed: int) -> Experiment:
@@ -80,16 +83,16 @@ class Part:
 
 @specification
 class Study:
-    """A table or a figure: parts of rows, each run with each seed."""
+    """A table or a figure of the paper; each row of each part is run with each seed."""
 
     title: str
     seeds: list[int]
     parts: list[Part]
     claims: list[Claim] = field(default_factory=list)
-    short_of: list[str] = field(default_factory=list)  # what was left out, in words; empty for the whole study
+    short_of: list[str] = field(default_factory=list)  # descriptions of omitted parts; empty for the full study
 
     def shortened(self, rows: Sequence[str] = (), seeds: Sequence[int] = (), rounds: int | None = None) -> "Study":
-        """With some rows (names, in which * stands for anything), some seeds, or fewer rounds."""
+        """The study with only some rows (names with * as a wildcard), only some seeds, or fewer rounds."""
         study, short = self, []
         if rows:
             for pattern in rows:
@@ -97,7 +100,7 @@ class Study:
                     raise ConfigError.unknown(
                         "row", pattern, dict.fromkeys(row.name for part in self.parts for row in part.rows)
                     )
-            parts = [replace(part, rows=found) for part in self.parts if (found := part.find(rows))]
+            parts = [replace(part, rows=matching) for part in self.parts if (matching := part.find(rows))]
             short.append(
                 f"{sum(len(part.rows) for part in parts)} of {sum(len(part.rows) for part in self.parts)} rows"
             )
@@ -107,14 +110,14 @@ class Study:
             study = replace(study, seeds=list(seeds))
         if rounds is not None:
             full = ", ".join(str(part.experiment["rounds"]) for part in study.parts)
-            short.append(f"{rounds} updates instead of {full}")
+            short.append(f"{rounds} rounds instead of {full}")
             study = replace(
                 study, parts=[replace(part, experiment={**part.experiment, "rounds": rounds}) for part in study.parts]
             )
         return replace(study, short_of=short)
 
     def runs(self, folder: Path) -> dict[Path, Experiment]:
-        """Where each run is kept, all rows of a seed before the next seed."""
+        """The experiments by their run directories; all rows of a seed come before the next seed."""
         return {
             run_path(folder, part, row, seed): part.run_of(row, seed)
             for seed in self.seeds
@@ -124,7 +127,7 @@ class Study:
 
 
 def run_path(folder: Path, part: Part, row: StudyRow, seed: int) -> Path:
-    """Where the run of a row and a seed is kept; runs of other lengths lie apart."""
+    """The directory of the run of a row and a seed, which also depends on the number of rounds."""
     return folder / "runs" / f"{part.name}-{part.experiment['rounds']}" / row.name / f"seed-{seed}"
 
 
@@ -143,6 +146,6 @@ def paper_study(name: str) -> Study:
 
 
 def _borrowed(part: dict[str, Any]) -> dict[str, Any]:
-    """A part of another study, with some of its rows: the same runs serve both."""
+    """A part of another study with some of its rows; both studies share the runs."""
     (whole,) = tomllib.loads((_FOLDER / f"{part['study']}.toml").read_text())["parts"]
     return {**whole, "rows": [row for row in whole["rows"] if row["name"] in part["rows"]]}

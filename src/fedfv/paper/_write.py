@@ -1,4 +1,4 @@
-"""The files of a study: its table beside the paper's, its figures, and its compact results."""
+"""Writes the files of a study: the comparison with the paper, figures and compact results."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ from fedfv.paper._study import Study
 def write_study(
     study: Study, results: Sequence[PartResults], environments: Sequence[dict[str, Any]], folder: Path, name: str
 ) -> list[Path]:
-    """Writes NAME.json, NAME.npz, NAME.md and figures into the folder, a short version as NAME-short; returns them."""
+    """Writes NAME.json, NAME.npz, NAME.md and figures into the folder and returns their paths.
+
+    The files of a short version are called NAME-short.
+    """
     files = write_record(study, results, environments, folder, name)
     comparison = files[0].with_suffix(".md")
     comparison.write_text(f"# {study.title}\n\n{as_markdown(study, results)}")
@@ -24,7 +27,7 @@ def write_study(
 def write_record(
     study: Study, results: Sequence[PartResults], environments: Sequence[dict[str, Any]], folder: Path, name: str
 ) -> list[Path]:
-    """Writes the cells, NAME.json, and the results behind them, NAME.npz; a short version as NAME-short."""
+    """Writes the cells to NAME.json and the underlying results to NAME.npz; a short version is called NAME-short."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{name}-short" if study.short_of else name
     table = {name: as_json(study, results), "made_with": list(environments)}
@@ -37,10 +40,10 @@ def write_record(
 
 
 def _write_figures(results: Sequence[PartResults], folder: Path, stem: str) -> list[Path]:
-    """The curves of all parts, and dispersion against average for the parts that have a column for it."""
+    """The curves of all parts, and dispersion against average for parts with a column for the average."""
     files = [folder / f"{stem}-curves.png"]
     curves_figure(results).savefig(files[0])
-    if whole := [each for each in results if "average" in each.part.columns]:
+    if with_average := [part for part in results if "average" in part.part.columns]:
         files.append(folder / f"{stem}-tradeoff.png")
-        tradeoff_figure(whole).savefig(files[1])
+        tradeoff_figure(with_average).savefig(files[1])
     return files

@@ -1,6 +1,6 @@
-"""Tables, figures and a page of runs, which are read from their records and from nothing else.
+"""Tables, figures and an HTML page about runs, made from the records of the runs alone.
 
-Beside these are two things that need no records: TensorBoard files of a run that goes on, and a figure of a partition.
+Two parts need no records: TensorBoard files of a run in progress, and the figure of a partition.
 """
 
 from typing import TYPE_CHECKING

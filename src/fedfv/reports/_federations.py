@@ -1,4 +1,4 @@
-"""The clients behind runs: what each client is called, and whether two runs measured the same clients."""
+"""The clients of runs: their display names, and whether two runs measured the same clients."""
 
 import math
 from collections import Counter
@@ -8,16 +8,16 @@ from typing import Literal
 
 from fedfv.reports._runs import Run
 
-BARS = 30  # named clients that a figure can show with a bar each
+BARS = 30  # upper bound on the named clients that a figure shows with one bar each
 
 Apart = Literal["data", "settings", "seeds"]
-"""Why two rows cannot be paired: different test data, different settings of unknown test data, no shared seed."""
+"""Why two rows cannot be paired: other test data, other settings for data that have no fingerprint, no shared seed."""
 
 
-def called(names: Sequence[str], client: int) -> str:
-    """What a client is called in a text: its name, or "client 3" where the name is a number or not known.
+def display_name(names: Sequence[str], client: int) -> str:
+    """The name of a client in a text: its own name, or "client 3" if the name is a number or not known.
 
-    >>> called(["shirt", "17"], 0), called(["shirt", "17"], 1), called([], 3)
+    >>> display_name(["shirt", "17"], 0), display_name(["shirt", "17"], 1), display_name([], 3)
     ('shirt', 'client 17', 'client 3')
     """
     if not names:
@@ -26,10 +26,10 @@ def called(names: Sequence[str], client: int) -> str:
 
 
 def roster(names: Sequence[str]) -> list[str]:
-    """What all clients are called, each differently: clients that share a name have their number behind it."""
-    texts = [called(names, client) for client in range(len(names))]
-    times = Counter(texts)
-    return [text if times[text] == 1 else f"{text} ({client})" for client, text in enumerate(texts)]
+    """The display names of all clients, made distinct: clients that share a name get their id appended."""
+    texts = [display_name(names, client) for client in range(len(names))]
+    counts = Counter(texts)
+    return [text if counts[text] == 1 else f"{text} ({client})" for client, text in enumerate(texts)]
 
 
 def _is_number(name: str) -> bool:
@@ -40,9 +40,9 @@ def _is_number(name: str) -> bool:
 
 
 def how_apart(groups: Sequence[Sequence[Run]]) -> Callable[[int, int], Apart | None]:
-    """A function of two groups, by their places: why they cannot be paired, or None if they can be.
+    """A function of the positions of two groups: why the groups cannot be paired, or None if they can be.
 
-    They are paired seed by seed, so they must share one, and must agree in the test data of every seed that they share.
+    Groups are paired seed by seed: they must share a seed, and have the same test data for every shared seed.
     """
     by_seed = [{run.seed: run for run in reversed(group)} for group in groups]
 
@@ -51,20 +51,20 @@ def how_apart(groups: Sequence[Sequence[Run]]) -> Callable[[int, int], Apart | N
         shared = by_seed[first].keys() & by_seed[second].keys()
         if not shared:
             return "seeds"
-        found = [_difference(by_seed[first][seed], by_seed[second][seed]) for seed in sorted(shared)]
-        return next(filter(None, found), None)
+        differences = [_difference(by_seed[first][seed], by_seed[second][seed]) for seed in sorted(shared)]
+        return next(filter(None, differences), None)
 
     return lambda first, second: apart(min(first, second), max(first, second))
 
 
 def _difference(one: Run, other: Run) -> Apart | None:
-    """By the fingerprints of the test data; without these, by names and sizes, and by what was asked for."""
+    """Compares the fingerprints of the test data; without fingerprints, names, sizes and settings."""
     prints = [run.opening.fingerprint and run.opening.fingerprint.test for run in (one, other)]
     if all(prints):
         return None if prints[0] == prints[1] else "data"
     if not (_same_names(one, other) and _same_sizes(one, other)):
         return "data"
-    if one.simulated and other.simulated and any(_asked(one, key) != _asked(other, key) for key in _DATA):
+    if one.simulated and other.simulated and any(_setting(one, key) != _setting(other, key) for key in _DATA):
         return "settings"
     return None
 
@@ -72,12 +72,12 @@ def _difference(one: Run, other: Run) -> Apart | None:
 _DATA = ("data", "partition", "seeding")  # the settings that decide which examples a client is tested on
 
 
-def _asked(run: Run, key: str) -> object:
+def _setting(run: Run, key: str) -> object:
     return run.settings.get(key)
 
 
 def _same_names(one: Run, other: Run) -> bool:
-    """A network does not know the names of its clients, so there no names may be any."""
+    """Whether the names are equal, or unknown in one run: a run on a network does not know the names of its clients."""
     unknown = any(not run.names and not run.simulated for run in (one, other))
     return unknown or one.names == other.names
 
@@ -92,22 +92,22 @@ def _same_sizes(one: Run, other: Run) -> bool:
 
 
 def clusters(groups: Sequence[Sequence[Run]], apart: Callable[[int, int], Apart | None]) -> list[list[int]]:
-    """The places of groups whose clients may stand in one table: the same clients, also with seeds of their own."""
+    """The positions of groups that can share a table: they have the same clients, perhaps with different seeds."""
 
     def together(first: int, second: int) -> bool:
         why = apart(first, second)
         if why != "seeds":
             return why is None
         one, other = groups[first][0], groups[second][0]
-        asked = all(_asked(one, key) == _asked(other, key) for key in _DATA)
+        same_settings = all(_setting(one, key) == _setting(other, key) for key in _DATA)
         same_count = len(one.opening.sizes["test"]) == len(other.opening.sizes["test"])
-        return asked and same_count and _same_names(one, other)
+        return same_settings and same_count and _same_names(one, other)
 
-    found: list[list[int]] = []
+    tables: list[list[int]] = []
     for place in range(len(groups)):
-        home = next((each for each in found if all(together(place, member) for member in each)), None)
+        home = next((members for members in tables if all(together(place, member) for member in members)), None)
         if home is None:
-            found.append([place])
+            tables.append([place])
         else:
             home.append(place)
-    return found
+    return tables

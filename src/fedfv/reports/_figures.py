@@ -1,4 +1,4 @@
-"""Figures of runs, and of who holds which examples. The only module of reports that plots."""
+"""Figures of runs and of partitions. The only module of reports that imports matplotlib."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedfv._extras import comes_with
 from fedfv.data import Federation
-from fedfv.reports._federations import BARS, called, roster
+from fedfv.reports._federations import BARS, display_name, roster
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Curve, Row, curve_of
 from fedfv.runs import Look
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which is colour-blind safe; more classes than colours repeat it, lighter.
+# Okabe and Ito's palette, which is colour-blind safe. Further classes repeat the colours in a lighter shade.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 _DASHES, _MARKERS = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 3))), "osD^vP"
 
 
 class Style(NamedTuple):
-    """How a row of a table is drawn."""
+    """The colour, line style and marker of a row of a table."""
 
     colour: str
-    dashes: Any  # a line style of matplotlib
+    dashes: Any  # a matplotlib line style
     marker: str
 
 
 def styles_of(families: Sequence[str]) -> list[Style]:
-    """A style for each row, given the family that the row belongs to: a colour for each family, other dashes in it."""
+    """A style for each row, given its family: one colour for each family, and different dashes within a family."""
     members: dict[str, int] = {}
     styles = []
     for family in families:
@@ -52,7 +52,7 @@ def _figure(width: float, height: float) -> "Figure":
 
 
 def class_counts(federation: Federation) -> Int[Tensor, "N classes"]:
-    """How many training examples of each class each client has."""
+    """The number of training examples of each client and class."""
     index = federation.train
     owners = torch.repeat_interleave(torch.arange(len(index)), index.sizes)
     cells = owners * federation.num_classes + federation.targets[index.rows].cpu()
@@ -60,7 +60,7 @@ def class_counts(federation: Federation) -> Int[Tensor, "N classes"]:
 
 
 def plot_partition(federation: Federation) -> "Figure":
-    """A bar for each client, in the colours of its classes."""
+    """One bar for each client, stacked by class."""
     counts = class_counts(federation).numpy()
     clients = range(len(counts))
     figure = _figure(min(16, max(4, 0.12 * len(counts))), 3.2)
@@ -81,10 +81,10 @@ def plot_partition(federation: Federation) -> "Figure":
 
 
 def plot_clients(rows: Sequence[Row]) -> "Figure":
-    """What each client got, rule against rule: a bar for each if they have names, else a line from worst to best.
+    """The accuracy of each client with each rule: bars if the clients have names, else a line from worst to best.
 
-    Bars and lines are means over seeds; what stands on them is the standard deviation. Bars of the same client stand
-    together, in the order of the first rule.
+    Bars and lines are means over seeds; error bars and bands are standard deviations. The bars of a client are next to
+    each other, and clients are in the order of their accuracy in the first row.
     """
     figure = _figure(6.4, 3.2)
     axes = figure.subplots()
@@ -114,7 +114,7 @@ def plot_clients(rows: Sequence[Row]) -> "Figure":
 
 
 def _names_of_all(rows: Sequence[Row]) -> dict[int, str]:
-    """What each client is called, if all rows agree on that and there are few enough for a bar each; else empty."""
+    """The name of each client, if all rows agree on the names and there are few enough for a bar each; else empty."""
     names: dict[int, str] = {}
     for row in rows:
         for client, name in zip(row.clients.tolist(), row.names, strict=False):
@@ -125,7 +125,7 @@ def _names_of_all(rows: Sequence[Row]) -> dict[int, str]:
 
 
 def _worst_to_best(rows: Sequence[Row]) -> dict[int, int]:
-    """The place of each client, by its mean accuracy in the first row; clients that the row does not have come last."""
+    """The position of each client, by mean accuracy in the first row; clients that this row lacks come last."""
     first = rows[0]
     ranked = first.clients[first.accuracies.mean(dim=0).argsort(stable=True)].tolist()
     others = [client for row in rows[1:] for client in row.clients.tolist()]
@@ -133,7 +133,7 @@ def _worst_to_best(rows: Sequence[Row]) -> dict[int, int]:
 
 
 def _write_names(axis: "Axis", names: Sequence[str]) -> None:
-    """Ticks with names, upright where they would run into each other."""
+    """Labels the ticks with names, vertically if they would overlap."""
     upright = axis is axis.axes.xaxis and sum(map(len, names)) > 40
     axis.set_ticks(range(len(names)), names, rotation=90 if upright else 0)
 
@@ -147,7 +147,7 @@ class Line(NamedTuple):
 
 
 def plot_run_curves(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> "Figure":
-    """Mean and dispersion of the clients' accuracy against rounds, a line for each group of seeds with its spread."""
+    """Mean and dispersion of the clients' accuracy against rounds, one line for each group of seeds."""
     styles = styles_of([row.label for row in rows])
     lines = [Line(row.label, curve_of(group), style) for group, row, style in zip(groups, rows, styles, strict=True)]
     return plot_curves({"": lines})
@@ -156,7 +156,7 @@ def plot_run_curves(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> "Fi
 def plot_curves(panels: Mapping[str, Sequence[Line]]) -> "Figure":
     """Mean and dispersion of the clients' accuracy against rounds, two panels for each title.
 
-    Lines are means over seeds, bands their standard deviation.
+    Lines are means over seeds; bands are standard deviations over seeds.
     """
     figure = _figure(10, 3.4 * len(panels))
     pairs = figure.subplots(len(panels), 2, squeeze=False)
@@ -177,19 +177,19 @@ def plot_curves(panels: Mapping[str, Sequence[Line]]) -> "Figure":
 
 
 class Point(NamedTuple):
-    """A point of `plot_tradeoff`, in per cent: mean over the clients and standard deviation, each with its spread."""
+    """A point of `plot_tradeoff` in per cent: mean and standard deviation over clients, each with its seed spread."""
 
     label: str
     mean: tuple[float, float]
     std: tuple[float, float]
     style: Style
-    printed: tuple[float, float] | None = None  # where others printed the same point to be
+    printed: tuple[float, float] | None = None  # the published mean and standard deviation, if there are any
 
 
 def plot_tradeoff(panels: Mapping[str, Sequence[Point]]) -> "Figure":
-    """Dispersion against mean of the clients' accuracy, a panel for each title.
+    """Dispersion against mean of the clients' accuracy, one panel for each title.
 
-    Right and low is better. A printed point is hollow and joined to the measured one.
+    The lower right corner is best. A line joins each measured point to the published one, which is hollow.
     """
     figure = _figure(7.5, 4.2 * len(panels))
     for axes, (title, points) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels.items(), strict=True):
@@ -206,8 +206,8 @@ def plot_tradeoff(panels: Mapping[str, Sequence[Point]]) -> "Figure":
 
 
 def plot_lens(lens: Look, round: int, names: Sequence[str] = ()) -> "Figure":
-    """Which updates of a round conflict, and for whom the step works or does not."""
-    labels = [called(names, client) for client in lens.shown]
+    """Which updates of a round conflict, and which clients the step helps or harms."""
+    labels = [display_name(names, client) for client in lens.shown]
     size = len(labels)
     above = np.zeros((size, size))
     above[np.triu_indices(size, 1)] = lens.cosines

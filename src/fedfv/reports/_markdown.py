@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 
 def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]], left: int | None = None) -> str:
-    r"""A table, of whose columns the first `left` are aligned left and the others right; all left if None.
+    r"""A table whose first `left` columns are aligned left and the others right; all are aligned left if it is None.
 
     >>> print(markdown_table(["rule", "mean"], [["mine", "0.5"], ["a|b", ""]], left=1))
     | rule | mean |

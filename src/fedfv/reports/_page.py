@@ -1,4 +1,4 @@
-"""One HTML page that shows who is served how, and why; it needs no network. The only module with a template."""
+"""The HTML page of a report, which works without a network. The only module with a template."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from fedfv.reports._runs import Run, Unreadable, group_by_seed
 from fedfv.reports._summary import rows_of
 
 _MARK = '<meta name="generator" content="fedfv'
-_SCRIPTS = ("draw.js", "clients.js", "lens.js", "page.js")  # in this order, since the last one starts the others
+_SCRIPTS = ("draw.js", "clients.js", "lens.js", "page.js")  # the last script calls the others
 
 
 def write_page(
@@ -26,11 +26,11 @@ def write_page(
     title: str | None = None,
     printed: PrintedNumbers | None = None,
 ) -> None:
-    """Writes the page of these runs, which also names those that cannot be shown; arguments as for `page_of`."""
+    """Writes the page of these runs to a file; the other arguments are those of `page_of`."""
     if not runs:
         raise ConfigError(unreadable[0].why if unreadable else "there are no run directories to report on.")
     if file.exists() and _MARK not in file.read_text(errors="replace")[:1000]:
-        raise ConfigError(f"{file} is there and was not made by fedfv; choose another file.")
+        raise ConfigError(f"{file} exists and was not made by fedfv; choose another file.")
     page = page_of(runs, unreadable, title, printed)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(page, encoding="utf-8")
@@ -45,10 +45,10 @@ def page_of(
     """The page as text.
 
     Args:
-        runs: what it shows.
-        unreadable: what it names as not shown.
-        title: of the page.
-        printed: from the settings of a run to numbers that stand beside ours, if others printed any.
+        runs: the runs to show.
+        unreadable: directories that the page lists as not shown.
+        title: the title of the page.
+        printed: returns the published numbers for the settings of a run, which the page shows beside the measured ones.
     """
     with comes_with("reports"):
         import jinja2

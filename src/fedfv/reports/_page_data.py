@@ -1,4 +1,4 @@
-"""What the page embeds for its script: curves, clients, and which rows can be compared."""
+"""The data that the page embeds for its scripts: curves, clients, and which rows can be compared."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -12,16 +12,16 @@ from fedfv.reports._page_lens import lens_data
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row, curve_of
 
-_COLOURS, _DASHES = 7, 6  # as in the style sheet and the script
-_QUIET_FROM = 9  # with so many runs, one of each rule is drawn at first
-_EACH = 400  # clients that are drawn one by one; more of them are drawn as quantiles
-_NUMBERS = 300_000  # upper bound on the numbers embedded for clients seed by seed, and for the lens
+_COLOURS, _DASHES = 7, 6  # the style sheet has 7 colours, the script 6 dashes
+_QUIET_FROM = 9  # from this number of rows on, the figures at first draw only one row of each rule
+_EACH = 400  # upper bound on the clients that are drawn one by one; more clients are drawn as quantiles
+_NUMBERS = 300_000  # upper bound on the numbers embedded in a page, once for per-seed client values, once for the lens
 
 T = TypeVar("T")
 
 
 class _Interned(Generic[T]):
-    """Values that many rows share, each kept once."""
+    """A list of distinct values, to which rows refer by position."""
 
     def __init__(self) -> None:
         self.values: list[T] = []
@@ -33,12 +33,12 @@ class _Interned(Generic[T]):
 
 
 def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str, Any]:
-    """Everything that the figures and the table of clients are drawn from, as plain lists and numbers."""
+    """The data of the figures and of the table of clients, as plain lists and numbers."""
     seed_by_seed = sum(row.accuracies.numel() for row in rows) <= _NUMBERS
     apart = how_apart(groups)
 
     def unpaired(i: int, j: int) -> str | None:
-        """Means over seeds can be compared for equal seeds only."""
+        """Why two rows cannot be paired; if the page has only means over seeds, their seeds must be equal, too."""
         unlike = not seed_by_seed and sorted(rows[i].seeds) != sorted(rows[j].seeds)
         return apart(i, j) or ("means" if unlike else None)
 
@@ -61,7 +61,7 @@ def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str,
                 "clients": _over_seeds(percent) if named else _ascending(percent),
                 "each": {
                     "clients": row.clients.tolist(),
-                    "by_seed": [_rounded(each) for each in percent] if seed_by_seed else None,
+                    "by_seed": [_rounded(values) for values in percent] if seed_by_seed else None,
                     "mean": _rounded(percent.mean(dim=0)),
                 },
             }
@@ -78,13 +78,13 @@ def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str,
 
 
 def _all_named(groups: Sequence[Sequence[Run]]) -> bool:
-    """Whether all runs have the same clients, with names, and few enough for a bar each."""
+    """Whether the clients of all runs have the same names, and are few enough for a bar each."""
     first, *others = (run.names for group in groups for run in group)
-    return 0 < len(first) <= BARS and all(each == first for each in others)
+    return 0 < len(first) <= BARS and all(names == first for names in others)
 
 
 def _styles(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """A colour for each rule, a dash for each of its rows, and which rows are not drawn at first."""
+    """One colour for each rule, one dash for each of its rows, and whether the row is hidden at first ("quiet")."""
     rules: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
         rules.setdefault(row.rule, []).append(i)
@@ -100,18 +100,18 @@ def _styles(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _sizes(row: Row) -> list[int | list[int]]:
-    """How many test examples each client has: a number, or the smallest and the largest where seeds differ."""
+    """The test examples of each client: one number, or the smallest and the largest if seeds differ."""
     lows, highs = (getattr(row.test_sizes, end)(dim=0).tolist() for end in ("amin", "amax"))
     return [low if low == high else [low, high] for low, high in zip(lows, highs, strict=True)]
 
 
 def _curve(group: Sequence[Run]) -> dict[str, list[float]]:
     curve = curve_of(group)
-    found: dict[str, list[float]] = {"rounds": list(curve.rounds)}
+    data: dict[str, list[float]] = {"rounds": list(curve.rounds)}
     for name, values in (("mean", curve.means), ("std", curve.stds)):
         over = _over_seeds(100 * values)
-        found |= {name: over["y"], f"{name}_spread": over["spread"]}
-    return found
+        data |= {name: over["y"], f"{name}_spread": over["spread"]}
+    return data
 
 
 def _over_seeds(values: Float[Tensor, "seeds n"]) -> dict[str, list[float]]:
@@ -119,7 +119,7 @@ def _over_seeds(values: Float[Tensor, "seeds n"]) -> dict[str, list[float]]:
 
 
 def _ascending(percent: Float[Tensor, "seeds N"]) -> dict[str, list[float]]:
-    """From the worst client to the best, each seed in its own order; of many clients, quantiles."""
+    """Accuracies from the worst client to the best, sorted for each seed; quantiles if there are many clients."""
     values = percent.sort(dim=1).values
     N = values.shape[1]
     if N > _EACH:
@@ -129,10 +129,10 @@ def _ascending(percent: Float[Tensor, "seeds N"]) -> dict[str, list[float]]:
 
 
 def _pair(rows: Sequence[Row], unpaired: Callable[[int, int], str | None]) -> list[int] | None:
-    """Which two to compare at first, of those that can be paired; None if no two can.
+    """The two rows that the page compares at first; None if no two rows can be paired.
 
-    The row that serves its worst clients best with the one that serves them worst; a row that diverged only if there
-    are no two others.
+    These are the rows with the best and with the poorest accuracy of the worst clients. Rows that diverged are taken
+    only if no other two can be paired.
     """
     order = sorted(range(len(rows)), key=lambda i: (-rows[i].metrics["worst"][0], -i))
     any_two = [[i, j] for i in order for j in reversed(order) if i != j]
@@ -141,4 +141,4 @@ def _pair(rows: Sequence[Row], unpaired: Callable[[int, int], str | None]) -> li
 
 
 def _rounded(values: Tensor) -> list[float]:
-    return [round(each, 4) for each in values.tolist()]
+    return [round(value, 4) for value in values.tolist()]

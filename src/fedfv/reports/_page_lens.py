@@ -1,4 +1,4 @@
-"""What the page embeds of the conflict lens."""
+"""The data of the conflict lens that the page embeds."""
 
 import math
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from fedfv.runs import Record
 
 
 def lens_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row], limit: int) -> list[dict[str, Any]]:
-    """What the runs recorded of conflicts: one seed of each row at least, thinned to about `limit` numbers.
+    """The recorded lens entries of the runs: at least one seed of each row, thinned to about `limit` numbers.
 
-    Each entry has the place of its row, since a client's name is that of its own run.
+    Each item has the position of its row, since client names belong to a row.
     """
-    found = []
+    recorded = []
     for place, (group, row) in enumerate(zip(groups, rows, strict=True)):
         for run in group:
             looks = [record for record in run.records if record.lens is not None]
             if looks:
-                found.append((f"{row.label}, seed {run.seed}", run is group[0], looks, place))
-    if sum(_numbers(looks) for _, _, looks, _ in found) > limit:
-        found = [each for each in found if each[1]]
-    too_many = sum(_numbers(looks) for _, _, looks, _ in found) / limit
+                recorded.append((f"{row.label}, seed {run.seed}", run is group[0], looks, place))
+    if sum(_numbers(looks) for _, _, looks, _ in recorded) > limit:
+        recorded = [item for item in recorded if item[1]]
+    excess = sum(_numbers(looks) for _, _, looks, _ in recorded) / limit
     drawn = []
-    for name, _, looks, place in sorted(found, key=lambda each: not _is_explained(each[2])):
-        kept = looks if too_many <= 1 else _thinned(looks, math.ceil(len(looks) / too_many))
+    for name, _, looks, place in sorted(recorded, key=lambda item: not _is_explained(item[2])):
+        kept = looks if excess <= 1 else _thinned(looks, math.ceil(len(looks) / excess))
         drawn.append({"label": name, "row": place, "looks": [_look(record) for record in kept]})
     return drawn
 
@@ -37,7 +37,7 @@ def _numbers(looks: Sequence[Record]) -> int:
 
 
 def _is_explained(looks: Sequence[Record]) -> bool:
-    """Whether the rule says what it did to the updates."""
+    """Whether the rule recorded how it changed the updates."""
     return any(record.lens is not None and record.lens.projected is not None for record in looks)
 
 
@@ -47,15 +47,16 @@ def _thinned(looks: Sequence[Record], count: int) -> list[Record]:
 
 
 def _look(record: Record) -> dict[str, Any]:
-    """One round under the lens, with its main numbers."""
+    """One lens entry with its main numbers."""
     lens, replied = record.lens, record.replied
-    assert lens is not None  # since the record is one of those with a lens
+    assert lens is not None  # the caller passes only records with a lens
     assert replied is not None
     place = {client: i for i, client in enumerate(replied)}
     negative = [cosine < 0 for cosine in lens.cosines]
     return {
         **{name: value for name, value in vars(lens).items() if value is not None and name != "external"},
-        "external": [[each.round + 1, each.clients, each.share] for each in lens.external],  # as the page counts rounds
+        # The page counts rounds from 1.
+        "external": [[conflict.round + 1, conflict.clients, conflict.share] for conflict in lens.external],
         "round": record.rounds_done,
         "losses": [float(f"{record.train_losses[place[client]]:.4g}") for client in lens.clients],
         "conflicting": sum(negative) / max(1, len(negative)),

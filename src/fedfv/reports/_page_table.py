@@ -1,4 +1,4 @@
-"""The page's table of runs, with intervals and numbers that were printed elsewhere, and its settings."""
+"""The table of runs on the page, with confidence intervals, published numbers and the settings of each row."""
 
 import math
 from collections.abc import Sequence
@@ -13,21 +13,21 @@ from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row
 
 _HELP = {
-    "rule": "with the parameters that are not the default or differ within the page, and other settings that differ",
-    "seeds": "runs that differ in nothing else",
-    "rounds": "after which the clients were last evaluated",
+    "rule": "with hyper-parameters that are not the default or differ between rows, and other settings that differ",
+    "seeds": "number of runs that differ only in their seed",
+    "rounds": "rounds done at the last evaluation",
 }
-_FEW_CLIENTS = 10  # with fewer there is nothing to resample
+_FEW_CLIENTS = 10  # fewer clients are too few to resample
 
 
 def heads() -> list[dict[str, str]]:
-    """The heading of each column of the table, with what the column holds."""
+    """The heading of each column of the table, with a help text."""
     columns = [*_HELP.items(), *((metric.title, metric.help) for metric in shown_in("report"))]
-    return [{"title": title, "help": told} for title, told in columns]
+    return [{"title": title, "help": text} for title, text in columns]
 
 
 def table_row(group: Sequence[Run], row: Row, printed: Printed | None) -> dict[str, Any]:
-    """A row of the table, and its settings."""
+    """A row of the table with its settings."""
     return {
         "label": row.label,
         "printed_as": printed and printed.name,
@@ -39,7 +39,7 @@ def table_row(group: Sequence[Run], row: Row, printed: Printed | None) -> dict[s
         "simulated": group[0].simulated,
         "command": f"fedfv run experiment.toml --seed {row.seeds[0]}",
         "environment": ", ".join(f"{key} {value}" for key, value in group[0].environment.items())
-        or "what is not known",
+        or "an unknown environment",
         "paths": [str(run.path) for run in group],
     }
 
@@ -55,7 +55,7 @@ def _cell(row: Row, metric: Metric, printed: Printed | None) -> dict[str, Any]:
 
 
 def _interval(row: Row, metric: Metric) -> str | None:
-    """The mean over seeds of a metric's intervals, as text; None with few clients, or if it has no width to show."""
+    """The interval of a metric, averaged over seeds, as text; None with few clients or if it has no width."""
     if metric.interval is None:
         return None
     ends = []

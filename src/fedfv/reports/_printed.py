@@ -1,4 +1,4 @@
-"""Numbers that others printed for the settings of a run, to be shown beside ours."""
+"""Published numbers for the settings of a run, which reports show beside the measured ones."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,22 +7,22 @@ from fedfv.metrics import METRICS
 
 
 class Printed(NamedTuple):
-    """What was printed for some settings.
+    """The published numbers for some settings.
 
     >>> Printed("Table 1: mine", "thesis", {"mean": (0.5, 0.01)}).text("mean")
     'thesis 50.00 ± 1.00'
     """
 
-    name: str  # of the row there
-    source: str  # what it was printed in, in a word
-    numbers: dict[str, tuple[float, float]]  # by metric, as in `Row`: mean and standard deviation over seeds
+    name: str  # the row in the publication
+    source: str  # the publication, in one word
+    numbers: dict[str, tuple[float, float]]  # for each metric the mean and standard deviation over seeds, as in `Row`
 
     def text(self, metric: str) -> str | None:
-        """The number of a metric with its source, in the unit of the metric; None if it was not printed."""
+        """The published number of a metric with its source, in the unit of the metric; None if there is none."""
         if metric not in self.numbers:
             return None
         return f"{self.source} {METRICS[metric].unit.text(*self.numbers[metric])}"
 
 
 PrintedNumbers = Callable[[dict[str, Any]], Printed | None]
-"""From the settings of a run to what was printed for them, whatever the seed."""
+"""A function from the settings of a run to the published numbers, which do not depend on the seed."""

@@ -1,4 +1,4 @@
-"""Run directories as they are read: each for itself, and those that differ in nothing but the seed together."""
+"""Reads run directories, and groups runs that differ only in their seed."""
 
 import json
 import os
@@ -14,52 +14,52 @@ from torch import Tensor
 from fedfv.errors import ConfigError, RunError
 from fedfv.runs import Opening, Record, RunDirectory
 
-EXPERIMENT = "experiment.toml"  # what makes a directory a run directory
+EXPERIMENT = "experiment.toml"  # a directory with this file is a run directory
 
 
 class Run(NamedTuple):
-    """What one run directory holds."""
+    """The contents of one run directory."""
 
     path: Path
     settings: dict[str, Any]
     environment: dict[str, Any]
     records: list[Record]
     opening: Opening
-    diverged: str | None = None  # where, in a sentence without its subject
+    diverged: str | None = None  # a sentence about the divergence, without its subject; None if the run did not diverge
 
     @property
     def evaluations(self) -> list[Record]:
-        """The records that say how the model serves the clients."""
+        """The records with an evaluation on test examples."""
         return [record for record in self.records if record.test is not None]
 
     @property
     def names(self) -> list[str]:
-        """The names of all clients; empty if they have none, or if they are not known."""
+        """The names of all clients; empty if they have none or are not known."""
         return self.opening.names
 
     @property
     def simulated(self) -> bool:
-        """Whether an experiment describes the run; that of Flower is described by its strategy."""
+        """Whether the run is a simulated experiment, and not a run of Flower."""
         return self.settings.get("engine") != "flower"
 
     @property
     def seed(self) -> int:
-        """Which of those that differ in nothing else."""
+        """The seed of the run."""
         return int(self.settings["seed"])
 
 
 class Unreadable(NamedTuple):
-    """A directory that cannot be shown, and why in a sentence."""
+    """A directory that cannot be shown, and a sentence with the reason."""
 
     path: Path
     why: str
 
 
 def read_runs(directories: Iterable[str | Path]) -> tuple[list[Run], list[Unreadable]]:
-    """All that can be read, and what cannot; a last line that is not written to its end is left out.
+    """The runs in these directories, and the directories that cannot be read.
 
-    A directory that holds no run itself stands for all run directories below it, in sorted order. A directory that is
-    named twice is read once.
+    A directory without a run of its own stands for all run directories below it, in sorted order. A directory that is
+    named twice is read once. An incomplete last line of the records is ignored.
     """
     runs, unreadable = [], []
     places: dict[Path, Path] = {}
@@ -69,15 +69,15 @@ def read_runs(directories: Iterable[str | Path]) -> tuple[list[Run], list[Unread
         try:
             runs.append(_read(RunDirectory(path)))
         except (ConfigError, RunError) as error:
-            said = str(error)
-            unreadable.append(Unreadable(path, said if str(path) in said else f"{path}: {said}"))
+            text = str(error)
+            unreadable.append(Unreadable(path, text if str(path) in text else f"{path}: {text}"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
-            unreadable.append(Unreadable(path, f"{path} is no run that can be read ({type(error).__name__}: {error})."))
+            unreadable.append(Unreadable(path, f"{path} cannot be read as a run ({type(error).__name__}: {error})."))
     return runs, unreadable
 
 
 def read_all(directories: Iterable[str | Path]) -> list[Run]:
-    """All of these runs, or the reason why one of them cannot be read."""
+    """All runs in these directories; raises a `RunError` if one of them cannot be read."""
     runs, unreadable = read_runs(directories)
     if unreadable:
         raise RunError(unreadable[0].why)
@@ -85,16 +85,16 @@ def read_all(directories: Iterable[str | Path]) -> list[Run]:
 
 
 def _run_directories(directory: Path) -> list[Path]:
-    """This directory if it holds a run or nothing does, else those below it that do; hidden ones are skipped."""
+    """The run directories below this one, without hidden ones; or this one, if it holds a run or none is below it."""
     if (directory / EXPERIMENT).is_file():
         return [directory]
-    found = []
+    paths = []
     for place, below, files in os.walk(directory):
         if EXPERIMENT in files:
-            found.append(Path(place))
+            paths.append(Path(place))
             below.clear()
         below[:] = [name for name in below if not name.startswith(".")]
-    return sorted(found) or [directory]
+    return sorted(paths) or [directory]
 
 
 def _read(directory: RunDirectory) -> Run:
@@ -119,7 +119,7 @@ def _read(directory: RunDirectory) -> Run:
 
 
 def same_but_for_seed(settings: dict[str, Any]) -> str:
-    """What runs that differ in nothing but the seed, also that of a partition or a rule, have in common: a text."""
+    """The settings without all seeds, including those of partition and rule, as text; equal for runs to be grouped."""
 
     def without(value: Any) -> Any:
         return (
@@ -130,7 +130,7 @@ def same_but_for_seed(settings: dict[str, Any]) -> str:
 
 
 def group_by_seed(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs that belong together, in the order in which they are first met; a run that repeats another is left out."""
+    """Groups of runs that differ only in their seed, in order of first appearance, without duplicates."""
     groups: dict[str, list[Run]] = {}
     for run, *_ in _repeats(runs):
         groups.setdefault(same_but_for_seed(run.settings), []).append(run)
@@ -138,7 +138,7 @@ def group_by_seed(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def repeated(runs: Iterable[Run]) -> list[str]:
-    """A sentence for each run that has the settings and the seed of an earlier one, and is therefore not counted."""
+    """A note for each duplicate: a run with the settings and the seed of an earlier one, which is not counted."""
     return [
         f"{again.path} repeats {first.path}, the same experiment with the same seed. {_agreement(first, again)} "
         f"The seed is counted once, and {first.path} is shown."
@@ -148,42 +148,41 @@ def repeated(runs: Iterable[Run]) -> list[str]:
 
 
 def _repeats(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs with equal settings, seeds included, together."""
-    alike: dict[str, list[Run]] = {}
+    """Groups of runs with equal settings, including seeds."""
+    groups: dict[str, list[Run]] = {}
     for run in runs:
-        alike.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
-    return list(alike.values())
+        groups.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
+    return list(groups.values())
 
 
 def _agreement(first: Run, again: Run) -> str:
-    """Whether two runs recorded the same, in what both of them recorded."""
+    """A sentence that says whether the records that both runs have are equal."""
     for one, other in zip(first.records, again.records, strict=False):
         if any(mine and theirs and mine != theirs for mine, theirs in zip(_fields(one), _fields(other), strict=True)):
             return f"Their records differ from {one.rounds_done} rounds on."
     if len(first.records) != len(again.records):
-        return "Their records are equal as far as both go."
+        return "Their records are equal up to the end of the shorter one."
     return "Their records are equal."
 
 
 def _fields(record: Record) -> list[Any]:
-    """The values of a record that two runs of one experiment have in common."""
+    """The values of a record that are equal in two runs of the same experiment."""
     return [record.replied, record.train_losses, record.measured, record.lens, record.test, record.validation]
 
 
 def accuracies_of(records: Sequence[Record]) -> Float[Tensor, "records N"]:
-    """A row for each record of an evaluation; NaN for a client that was away."""
+    """The test accuracies, one row for each record with an evaluation; NaN for a client that was absent."""
     scores = [record.test for record in records if record.test is not None]
-    return torch.tensor(
-        [[torch.nan if each is None else each for each in score.accuracies] for score in scores], dtype=torch.double
-    )
+    rows = [[torch.nan if value is None else value for value in score.accuracies] for score in scores]
+    return torch.tensor(rows, dtype=torch.double)
 
 
 def test_sizes_of(run: Run) -> Int[Tensor, " N"]:
-    """How many test examples each client has; 0 where it never said."""
-    return torch.tensor([each or 0 for each in run.opening.sizes["test"]])
+    """The number of test examples of each client; 0 if the client never reported it."""
+    return torch.tensor([size or 0 for size in run.opening.sizes["test"]])
 
 
 def environments_of(directories: Iterable[Path]) -> list[dict[str, Any]]:
-    """With what the runs of these directories were made, each environment once."""
-    found = [RunDirectory(path).environment() for path in directories if path.is_dir()]
-    return list({json.dumps(environment, sort_keys=True): environment for environment in found}.values())
+    """The distinct environments (versions of software) in which the runs of these directories were made."""
+    environments = [RunDirectory(path).environment() for path in directories if path.is_dir()]
+    return list({json.dumps(environment, sort_keys=True): environment for environment in environments}.values())

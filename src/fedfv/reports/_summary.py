@@ -1,4 +1,4 @@
-"""Run directories as rows of a table: runs that differ in nothing but the seed are one row."""
+"""Runs as rows of a table: runs that differ only in their seed are one row."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -17,23 +17,23 @@ from fedfv.reports._runs import Run, accuracies_of, group_by_seed, read_all, tes
 
 
 class Row(NamedTuple):
-    """What the clients of an experiment got from the model of the last evaluation, over its seeds."""
+    """The results of an experiment at its last evaluation, over all seeds."""
 
-    rule: str  # its title
-    label: str  # the rule, and what else tells this row from others of a table
+    rule: str  # the title of the rule
+    label: str  # the rule, and the settings that distinguish this row from others in a table
     seeds: list[int]
-    rounds: list[int]  # after how many rounds each seed was last evaluated
-    diverged: list[int]  # those of the seeds whose run diverged
-    metrics: dict[str, tuple[float, float]]  # all of `METRICS`: mean and population standard deviation over the seeds
-    clients: Int[Tensor, " N"]  # those that were evaluated with every seed
-    accuracies: Float[Tensor, "seeds N"]  # of each of these
+    rounds: list[int]  # rounds done at the last evaluation of each seed
+    diverged: list[int]  # seeds whose run diverged
+    metrics: dict[str, tuple[float, float]]  # for each of `METRICS` mean and population standard deviation over seeds
+    clients: Int[Tensor, " N"]  # clients that were evaluated with every seed; the fields below are about them
+    accuracies: Float[Tensor, "seeds N"]
     test_sizes: Int[Tensor, "seeds N"]
-    names: list[str]  # of these; empty if they have none
+    names: list[str]  # empty if the clients have no names
 
     def cell(self, metric: str, between: str = " ± ") -> str:
-        """A metric as it stands in tables: in its unit, with its spread if there are several seeds.
+        """The text of a metric in tables: in its unit, with its spread if there are several seeds.
 
-        A dash stands for a metric that these clients do not have.
+        A dash stands for a metric that is not defined for these clients.
         """
         value, spread = self.metrics[metric]
         if math.isnan(value):
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Mean and dispersion over the clients that were there, after each evaluation that all seeds have."""
+    """Mean and dispersion over the evaluated clients, at each evaluation that all seeds have."""
 
     rounds: list[int]
     means: Float[Tensor, "seeds evaluations"]
@@ -50,23 +50,24 @@ class Curve(NamedTuple):
 
 
 def summarise(directories: Iterable[str | Path]) -> list[Row]:
-    """A row for each experiment, simulated or not, in the order in which they are first met."""
+    """One row for each experiment, simulated or not, in order of first appearance."""
     return rows_of(group_by_seed(read_all(directories)))
 
 
 def rows_of(groups: Sequence[Sequence[Run]]) -> list[Row]:
-    """A row for each group of runs that differ in nothing but the seed."""
+    """One row for each group of runs that differ only in their seed."""
     return [_row(group, name) for group, name in zip(groups, labels(groups), strict=True)]
 
 
 def _row(group: Sequence[Run], name: str) -> Row:
     lasts = [run.evaluations[-1] for run in group]
     accuracies, sizes = accuracies_of(lasts), torch.stack([test_sizes_of(run) for run in group])
-    seen = (~(accuracies.isnan() | (sizes == 0)).any(dim=0)).nonzero().flatten()  # on a network a client may be away
-    if len(seen) == 0:
+    missing = (accuracies.isnan() | (sizes == 0)).any(dim=0)  # on a network a client may be absent
+    clients = (~missing).nonzero().flatten()
+    if len(clients) == 0:
         raise RunError(f"{group[0].path} has no client that was evaluated at the end.")
-    accuracies, sizes = accuracies[:, seen], sizes[:, seen]
-    found = [summary(*each) for each in zip(accuracies, sizes, strict=True)]
+    accuracies, sizes = accuracies[:, clients], sizes[:, clients]
+    summaries = [summary(*values) for values in zip(accuracies, sizes, strict=True)]
     names = group[0].names
     return Row(
         rule=Rule.of(group[0].settings).title,
@@ -74,24 +75,25 @@ def _row(group: Sequence[Run], name: str) -> Row:
         seeds=[run.seed for run in group],
         rounds=[last.rounds_done for last in lasts],
         diverged=[run.seed for run in group if run.diverged is not None],
-        metrics={name: _over_seeds([each[name] for each in found]) for name in found[0]},
-        clients=seen,
+        metrics={name: _over_seeds([values[name] for values in summaries]) for name in summaries[0]},
+        clients=clients,
         accuracies=accuracies,
         test_sizes=sizes,
-        names=[names[client] for client in seen.tolist()] if names else [],
+        names=[names[client] for client in clients.tolist()] if names else [],
     )
 
 
 def _over_seeds(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and spread; NaN if a seed has no value, as for the noise of clients with one test example each."""
+    """Mean and spread; NaN if a seed has no finite value, such as the noise of clients with one test example each."""
     if not all(map(math.isfinite, values)):
         return math.nan, math.nan
     return over_seeds(torch.tensor(values, dtype=torch.double))
 
 
 def curve_of(group: Sequence[Run]) -> Curve:
-    """How runs that differ in nothing but the seed got where they are."""
+    """The curve of runs that differ only in their seed."""
     common = sorted(set.intersection(*({record.rounds_done for record in run.evaluations} for run in group)))
-    values = [accuracies_of([each for each in run.evaluations if each.rounds_done in common]).numpy() for run in group]
-    means, stds = (np.stack([measure(each, axis=1) for each in values]) for measure in (np.nanmean, np.nanstd))
+    evaluations = [[record for record in run.evaluations if record.rounds_done in common] for run in group]
+    values = [accuracies_of(records).numpy() for records in evaluations]
+    means, stds = (np.stack([measure(seed, axis=1) for seed in values]) for measure in (np.nanmean, np.nanstd))
     return Curve(common, torch.from_numpy(means), torch.from_numpy(stds))

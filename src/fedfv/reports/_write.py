@@ -1,11 +1,11 @@
-"""The tables and figures of runs, as files."""
+"""Writes the tables and figures of runs to files."""
 
 import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedfv.metrics import shown_in
-from fedfv.reports._federations import called
+from fedfv.reports._federations import display_name
 from fedfv.reports._figures import plot_clients, plot_lens, plot_run_curves
 from fedfv.reports._markdown import markdown_table
 from fedfv.reports._runs import Run
@@ -13,12 +13,12 @@ from fedfv.reports._summary import Row
 
 
 def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[Path]:
-    """What clients got, how it got there, and the last round under the lens, as PNG and SVG."""
+    """Figures of the clients, the curves and the last lens entry, as PNG and SVG."""
     folder.mkdir(parents=True, exist_ok=True)
     figures = {"clients": plot_clients(rows), "curves": plot_run_curves(groups, rows)}
     lasts = [(run.records[-1], run.names) for group in groups for run in group]
     looks = [(last.lens, last.rounds_done, names) for last, names in lasts if last.lens is not None]
-    explained = [each for each in looks if each[0].projected is not None]
+    explained = [look for look in looks if look[0].projected is not None]
     if looks:
         figures["lens"] = plot_lens(*(explained or looks)[0])
     files = [folder / f"{name}.{ending}" for name in figures for ending in ("png", "svg")]
@@ -28,7 +28,7 @@ def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]], rows: Seque
 
 
 def write_run_tables(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[Path]:
-    """The table of runs as Markdown, CSV and LaTeX, and what each client got as CSV."""
+    """The table of runs as Markdown, CSV and LaTeX, and the accuracy of each client as CSV."""
     folder.mkdir(parents=True, exist_ok=True)
     metrics = shown_in("report")
     heads = ["rule", "seeds", *(metric.title for metric in metrics)]
@@ -40,7 +40,7 @@ def write_run_tables(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequen
 
 
 def _write_runs(file: Path, rows: Sequence[Row]) -> Path:
-    """A line for each row, with the values as they are: shares, not per cent."""
+    """One line for each row, with raw values: shares, not per cent."""
     names = [metric.name for metric in shown_in("report")]
     with file.open("w", newline="") as stream:
         writer = csv.writer(stream)
@@ -52,7 +52,7 @@ def _write_runs(file: Path, rows: Sequence[Row]) -> Path:
 
 
 def _write_clients(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> Path:
-    """A line for each client of each run, at its last evaluation; empty where a client did not answer."""
+    """One line for each client of each run, at its last evaluation; cells are empty if a client did not answer."""
     with file.open("w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(["rule", "seed", "client", "name", "accuracy", "test_size"])
@@ -61,7 +61,7 @@ def _write_clients(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[R
                 scores = run.evaluations[-1].test
                 accuracies = [] if scores is None else scores.accuracies
                 for client, (accuracy, size) in enumerate(zip(accuracies, run.opening.sizes["test"], strict=True)):
-                    name = run.names[client] if run.names else called([], client)
+                    name = run.names[client] if run.names else display_name([], client)
                     writer.writerow([row.label, run.seed, client, name, accuracy, size])
     return file
 
@@ -83,7 +83,7 @@ _LATEX = {
 
 
 def _latex(text: str) -> str:
-    r"""The text with every character that means something to LaTeX escaped.
+    r"""The text with all special characters of LaTeX escaped.
 
     >>> print(_latex("alpha_k 5 % & {a} ± 1"))
     alpha\_k 5 \% \& \{a\} $\pm$ 1

@@ -1,13 +1,13 @@
-// From the worst client of the first run that is drawn to its best; clients that it does not have come last.
+// The clients in ascending order of accuracy in the first drawn run; clients that this run does not have come last.
 function worstToBest(rows) {
   const [first, ...others] = rows;
-  const ranked = first.each.clients.map((client, i) => [client, first.each.mean[i]]).sort((a, b) => a[1] - b[1]).map((each) => each[0]);
+  const ranked = first.each.clients.map((client, i) => [client, first.each.mean[i]]).sort((a, b) => a[1] - b[1]).map(([client]) => client);
   return [...new Set([...ranked, ...others.flatMap((row) => row.each.clients)])];
 }
 
 function bars(row, alike) {
   return {
-    type: "bar", name: row.label, x: row.each.clients.map((client) => called(row, client)), y: row.clients.y,
+    type: "bar", name: row.label, x: row.each.clients.map((client) => clientName(row, client)), y: row.clients.y,
     error_y: { type: "data", array: row.clients.spread, color: css("--faint"), thickness: 1 },
     marker: { color: colour(row), pattern: { shape: ["", "/", ".", "x", "\\", "+"][alike % 6], fgcolor: css("--ground"), fillmode: "overlay", solidity: 0.3 } },
     hovertemplate: "%{x}: %{y:.2f}<extra>%{fullData.name}</extra>",
@@ -17,66 +17,66 @@ function bars(row, alike) {
 function drawClients() {
   const rows = shown(), named = data.named && rows.length > 0;
   byId("clients-note").textContent = named
-    ? `Test accuracy of each client, from worst to best of ${rows[0].label}; bars are means over seeds, whiskers their standard deviation.`
-    : "Test accuracy of the clients in ascending order, for each run on its own: a flat line treats all alike.";
+    ? `Test accuracy of each client, from worst to best of ${rows[0].label}. Bars are means over seeds; error bars are standard deviations over seeds.`
+    : "Test accuracy of the clients in ascending order, sorted separately for each run. A flat line means that all clients have the same accuracy.";
   const alike = (row) => rows.filter((other) => other.colour === row.colour).indexOf(row);
   const traces = rows.flatMap((row) => named
     ? [bars(row, alike(row))]
     : line(row, row.clients.x, row.clients.y, row.clients.spread, { hovertemplate: "%{y:.2f}, with %{x:.1f} % of the clients below<extra>%{fullData.name}</extra>" }));
   const xaxis = named
-    ? { type: "category", categoryorder: "array", categoryarray: worstToBest(rows).map((client) => called(rows[0], client)) }
+    ? { type: "category", categoryorder: "array", categoryarray: worstToBest(rows).map((client) => clientName(rows[0], client)) }
     : { title: { text: "clients in per cent, from worst to best" } };
   draw("clients", traces, { barmode: "group", caption: "", xaxis, yaxis: { title: { text: "accuracy in per cent" } } },
     "Accuracy of the clients: " + rows.map((row) => `${row.label} from ${Math.min(...row.clients.y).toFixed(2)} to ${Math.max(...row.clients.y).toFixed(2)}`).join(", "));
 }
 
-// Client by client and seed by seed: what splits and first models do to both drops out.
+// The difference of two runs for each client, paired by seed, so that effects of the split and of the initial model cancel.
 function differences(first, second) {
   const seeds = first.seeds.filter((seed) => second.seeds.includes(seed));
   const place = new Map(second.each.clients.map((client, i) => [client, i]));
-  const found = [];
+  const clients = [];
   first.each.clients.forEach((client, i) => {
     if (!place.has(client)) return;
     const parts = first.each.by_seed && second.each.by_seed
       ? seeds.map((seed) => first.each.by_seed[first.seeds.indexOf(seed)][i] - second.each.by_seed[second.seeds.indexOf(seed)][place.get(client)])
       : [first.each.mean[i] - second.each.mean[place.get(client)]];
-    found.push({ client, value: parts.reduce((a, b) => a + b, 0) / parts.length });
+    clients.push({ client, value: parts.reduce((a, b) => a + b, 0) / parts.length });
   });
-  return { seeds: seeds.length, found: found.sort((a, b) => a.value - b.value) };
+  return { seeds: seeds.length, clients: clients.sort((a, b) => a.value - b.value) };
 }
 
 const REASONS = {
   data: "were measured on different clients or test data",
-  settings: "have different settings of data or partition, and records that do not say whether their test data are the same",
-  seeds: "share no seed",
-  means: "do not have the same seeds, and with so many clients this page holds only means over seeds",
-  clients: "share no client",
+  settings: "have different settings for data or partition, and their records do not say whether the test data are the same",
+  seeds: "have no seed in common",
+  means: "have different seeds, and with so many clients this page contains only means over seeds",
+  clients: "have no client in common",
 };
 
 function drawPair() {
   if (!byId("pair")) return;
   const [i, j] = ["pair-first", "pair-second"].map((id) => Number(byId(id).value));
   const first = data.rows[i], second = data.rows[j];
-  const { seeds, found } = differences(first, second);
-  const why = first.apart[j] ?? (found.length === 0 ? "clients" : null);
+  const { seeds, clients } = differences(first, second);
+  const why = first.apart[j] ?? (clients.length === 0 ? "clients" : null);
   if (why) {
     byId("pair-note").textContent = `${first.label} and ${second.label} ${REASONS[why]}, so they cannot be paired.`;
     draw("pair", [], { caption: "", xaxis: { visible: false }, yaxis: { visible: false } }, "Nothing to compare");
     return;
   }
-  const values = found.map((each) => each.value);
+  const values = clients.map(({ value }) => value);
   const better = values.filter((v) => v > 0).length, worse = values.filter((v) => v < 0).length;
-  byId("pair-note").textContent = `${first.label} serves ${better} of ${values.length} clients better than ${second.label} and ${worse} worse, paired by client over ${seeds} seed${seeds > 1 ? "s" : ""}; from ${values[0].toFixed(2)} to ${values.at(-1).toFixed(2)} points.`;
+  byId("pair-note").textContent = `${first.label} serves ${better} of ${values.length} clients better than ${second.label} and ${worse} worse, paired by client over ${seeds} seed${seeds > 1 ? "s" : ""}. The differences are from ${values[0].toFixed(2)} to ${values.at(-1).toFixed(2)} points.`;
   const colours = values.map((v) => (v < 0 ? css("--conflict") : css("--agree")));
   const trace = values.length <= 400
-    ? { type: "bar", x: found.map((each) => called(first, each.client)), y: values, marker: { color: colours }, hovertemplate: "%{x}: %{y:+.2f}<extra></extra>" }
+    ? { type: "bar", x: clients.map(({ client }) => clientName(first, client)), y: values, marker: { color: colours }, hovertemplate: "%{x}: %{y:+.2f}<extra></extra>" }
     : { type: "histogram", x: values, nbinsx: 80, marker: { color: css("--agree") }, hovertemplate: "%{x}: %{y} clients<extra></extra>" };
   const many = values.length > 40;
   draw("pair", [trace], { caption: "", xaxis: values.length > 400 ? { title: { text: "difference in points" } } : { type: "category", showticklabels: !many, title: { text: many ? "clients" : "" } }, yaxis: { title: { text: values.length > 400 ? "clients" : "difference in points" } } },
     byId("pair-note").textContent);
 }
 
-// The second choice says of each row whether it can be paired with the first.
+// Marks the rows of the second menu that cannot be paired with the first choice.
 function markPair() {
   const first = Number(byId("pair-first").value);
   [...byId("pair-second").options].forEach((option, i) => {
@@ -95,11 +95,11 @@ function makePair() {
 const STEP = 50;  // clients that are added to the table at a time
 const table = { sort: { column: 2, up: true }, limit: STEP };
 
-// A line for each client of the chosen rows: what it is called, its test examples, and its accuracy with each run.
+// One line for each client of the chosen rows: its name, its number of test examples, and its accuracy in each run.
 function clientLines(rows) {
   const lines = new Map();
   rows.forEach((row, k) => row.each.clients.forEach((client, i) => {
-    const line = lines.get(client) ?? { name: called(row, client), low: Infinity, high: 0, values: Array(rows.length).fill(null) };
+    const line = lines.get(client) ?? { name: clientName(row, client), low: Infinity, high: 0, values: Array(rows.length).fill(null) };
     const [low, high] = [data.sizes[row.sizes][i]].flat();
     line.low = Math.min(line.low, low);
     line.high = Math.max(line.high, high ?? low);
@@ -147,9 +147,9 @@ function fillClients() {
   const rows = members.map((i) => data.rows[i]);
   if (table.sort.column > rows.length + 1) table.sort = { column: 0, up: true };
   clientHeads(["client", "test examples", ...rows.map((row) => row.label)]);
-  const wanted = byId("client-filter").value.trim().toLowerCase();
+  const filter = byId("client-filter").value.trim().toLowerCase();
   const all = clientLines(rows);
-  const matching = all.filter((line) => line.name.toLowerCase().includes(wanted)).sort(clientOrder(table.sort));
+  const matching = all.filter((line) => line.name.toLowerCase().includes(filter)).sort(clientOrder(table.sort));
   const drawn = matching.slice(0, table.limit);
   byId("client-table").tBodies[0].replaceChildren(...drawn.map((line) => {
     const made = document.createElement("tr"), head = cell("th", line.name);
@@ -159,7 +159,7 @@ function fillClients() {
   }));
   const rest = matching.length - drawn.length;
   byId("client-count").textContent = rows.length === 0 ? "All of these runs are hidden."
-    : `${drawn.length} of ${all.length} clients are shown` + (wanted ? `; ${matching.length} match the filter` : "") + (rest ? `; ${rest} more follow.` : ".");
+    : `${drawn.length} of ${all.length} clients are shown` + (filter ? `; ${matching.length} match the filter` : "") + (rest ? `; ${rest} more follow.` : ".");
   byId("client-more").hidden = rest === 0;
 }
 

@@ -7,11 +7,10 @@ const colour = (row) => css(`--c${row.colour}`);
 const translucent = (hex, share) => hex + Math.round(255 * share).toString(16).padStart(2, "0");
 const hidden = new Set();
 
+// The display name of a client; each row has the names of its own federation.
+const clientName = (row, client) => data.rosters[row.roster][client] ?? `client ${client}`;
 
-// What a client is called; the clients of each row have the names of their own federation.
-const called = (row, client) => data.rosters[row.roster][client] ?? `client ${client}`;
-
-// Lines and axes in the colours of the page, which follow the reader's choice of light or dark.
+// Draws a figure in the colours of the page, which follow the reader's light or dark mode.
 function draw(id, traces, layout, label) {
   const place = byId(id);
   if (!place) return;

@@ -1,4 +1,4 @@
-// The cosines are sent as what lies above the diagonal, row by row.
+// The symmetric matrix of cosines, from the entries above its diagonal, row by row.
 function square(upper, size) {
   const matrix = Array.from({ length: size }, () => Array(size).fill(1));
   let next = 0;
@@ -9,7 +9,7 @@ function square(upper, size) {
 function drawLens() {
   if (!byId("lens-run")) return;
   const run = data.lens[byId("lens-run").value];
-  const name = (client) => called(data.rows[run.row], client);
+  const name = (client) => clientName(data.rows[run.row], client);
   const slider = byId("lens-round");
   slider.max = run.looks.length - 1;
   const look = run.looks[slider.value];
@@ -37,11 +37,11 @@ function drawLens() {
   const pays = (key, title, symbol, shade) => ({
     type: "scatter", mode: "markers", name: title, x: positions.map((i) => look[key][i]), y: labels,
     marker: { symbol, size: 9, color: shade, line: { width: 1.5, color: shade } },
-    customdata: positions.map((i) => told(look, i)), hovertemplate: "%{y}: %{x:.3f}<br>%{customdata}<extra>%{fullData.name}</extra>",
+    customdata: positions.map((i) => details(look, i)), hovertemplate: "%{y}: %{x:.3f}<br>%{customdata}<extra>%{fullData.name}</extra>",
   });
   const moves = positions.map((i, k) => ({ type: "line", y0: k, y1: k, x0: look.before[i], x1: look.after[i], line: { color: css("--faint"), width: 1 } }));
   draw("lens-pays", [pays("before", "with the plain mean", "circle-open", css("--conflict")), pays("after", "with the step", "circle", css("--agree"))],
-    { caption: "who pays: cosine of each update", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, shapes: moves, xaxis: { range: [-1.05, 1.05], title: { text: "left of 0: it works against the client" }, zerolinewidth: 2 }, yaxis: { ...ticks, autorange: "reversed" } },
+    { caption: "who pays: cosine of each update", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, shapes: moves, xaxis: { range: [-1.05, 1.05], title: { text: "left of 0: the step works against the client" }, zerolinewidth: 2 }, yaxis: { ...ticks, autorange: "reversed" } },
     `Cosine of each update of round ${look.round} with the plain mean and with the step`);
   byId("lens-note").textContent = summary(look, name);
   const external = run.looks.filter((each) => each.external?.length);
@@ -53,24 +53,24 @@ function drawLens() {
       marker: { color: css("--c3"), size: points.map((p) => 6 + 2 * Math.sqrt(p.clients.length)), opacity: 0.7 },
       text: points.map((p) => `update of round ${p.past}: ${p.clients.slice(0, 8).map(name).join(", ")}${p.clients.length > 8 ? " ..." : ""}`),
       hovertemplate: "%{text}<br>%{y:.1f} % of the direction removed<extra></extra>",
-    }], { caption: "external conflicts: with the last updates of absent clients", shapes: [at], xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: "per cent of the direction" }, rangemode: "tozero" } },
+    }], { caption: "external conflicts: conflicts with the last updates of absent clients", shapes: [at], xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: "per cent of the direction" }, rangemode: "tozero" } },
       "Share of the direction removed for absent clients, over rounds");
   }
 }
 
-function told(look, i) {
+function details(look, i) {
   const parts = [`loss ${look.losses[i].toPrecision(3)}`, `length ${look.lengths[i].toPrecision(3)}`];
-  if (look.projected) parts.push(look.kept.includes(look.clients[i]) ? "kept as it was" : `projected: ${(100 * look.projected[i]).toFixed(0)} % of its length changed`);
+  if (look.projected) parts.push(look.kept.includes(look.clients[i]) ? "update kept unchanged" : `projected: ${(100 * look.projected[i]).toFixed(0)} % of its length changed`);
   return parts.join(", ");
 }
 
 function summary(look, name) {
   const parts = [`Round ${look.round}: ${look.clients.length} clients replied, ${(100 * look.conflicting).toFixed(0)} % of the pairs conflict.`];
-  parts.push(`The plain mean would work against ${Math.round(look.against_mean * look.clients.length)} of them, the step works against ${Math.round(look.against * look.clients.length)}; its cosine with the plain mean is ${look.turned.toFixed(3)}.`);
+  parts.push(`The plain mean would work against ${Math.round(look.against_mean * look.clients.length)} of them; the step works against ${Math.round(look.against * look.clients.length)}. The cosine of the step with the plain mean is ${look.turned.toFixed(3)}.`);
   if (look.projected) {
     const changed = look.projected.filter((share) => share > 0).length;
-    parts.push(`${look.kept.length ? look.kept.slice(0, 8).map(name).join(", ") + (look.kept.length > 8 ? " ..." : "") : "Nobody"} kept ${look.kept.length === 1 ? "its update" : "their updates"}; ${changed} ${changed === 1 ? "was" : "were"} projected, by up to ${(100 * Math.max(...look.projected)).toFixed(0)} % of ${changed === 1 ? "its" : "their"} length.`);
+    parts.push(`${look.kept.length ? look.kept.slice(0, 8).map(name).join(", ") + (look.kept.length > 8 ? " ..." : "") : "No clients"} kept ${look.kept.length === 1 ? "its update" : "their updates"}; ${changed} ${changed === 1 ? "update was" : "updates were"} projected, which changed up to ${(100 * Math.max(...look.projected)).toFixed(0)} % of ${changed === 1 ? "its" : "their"} length.`);
   }
-  if (look.clients.length > look.shown.length) parts.push(`${look.shown.length} clients are drawn, evenly from the smallest loss to the largest.`);
+  if (look.clients.length > look.shown.length) parts.push(`${look.shown.length} clients are drawn, spread evenly from the smallest loss to the largest.`);
   return parts.join(" ");
 }

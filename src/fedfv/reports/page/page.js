@@ -21,7 +21,7 @@ function makeLegend() {
   });
 }
 
-// The two directions of a heading: descending at first, but text and clients' names ascending.
+// Turns the sort order of a heading and returns whether it is now ascending; `upFirst` makes the first press ascending.
 function turned(heads, head, upFirst) {
   const before = head.getAttribute("aria-sort");
   const up = before === "descending" || (upFirst && before !== "ascending");
@@ -40,7 +40,7 @@ function makeTable() {
   }));
 }
 
-// A hint above each table that is wider than the page.
+// Shows a hint above a table that is wider than the page.
 function watchWidth(region) {
   const hint = region.previousElementSibling;
   const update = () => { hint.hidden = region.scrollWidth <= region.clientWidth + 1; };
