@@ -53,7 +53,9 @@ def filled(page: str) -> str:
     for name, text in blocks().items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         block = text.strip().replace("\\", r"\\")  # in a template, a backslash is two
-        page = pattern.sub(rf"\1\n{block}\n\n\2", page)
+        page, replaced = pattern.subn(rf"\1\n{block}\n\n\2", page)
+        if replaced != 1:
+            raise SystemExit(f"{PAGE} must have the marks of {name} once, got {replaced}.")
     return page
 
 

@@ -42,6 +42,7 @@ def fair_client(
     """
     app = identify(ClientApp(), key)
     known = {"accuracies": ACCURACY, "trained_losses": TRAINED_LOSS, **measures}
+    fields = {key_of(name): name for name in known}
 
     def received(message: Message, context: Context) -> tuple[int, nn.Module, Federation]:
         module = model()
@@ -55,9 +56,10 @@ def fair_client(
         clients = BatchedClients if can_be_batched(module) else LoopClients
         config = message.content.config_records[CONFIG]
         round, needed = int(config[ROUND]), str(config[NEEDS]).split()  # type: ignore[arg-type]
-        if unknown := [name for name in needed if name not in known]:
-            raise ValueError(f"`measures` must have `{unknown[0]}`, which the server's rule needs, got {list(known)}.")
-        train_all = clients(federation, module, local, loss, seed, {name: known[name] for name in needed})
+        if unknown := [key for key in needed if key not in fields]:
+            raise ValueError(f"`measures` must have `{unknown[0]}`, which the server's rule needs, got {list(fields)}.")
+        needed_measures = {fields[key]: known[fields[key]] for key in needed}
+        train_all = clients(federation, module, local, loss, seed, needed_measures)
         replies = train_all(round, torch.tensor([client]), flatten(module), flatten_buffers(module))
         buffers = NO_BUFFERS if replies.buffers is None else Buffers(*(part[0] for part in replies.buffers))
         load(flatten(module) - torch.as_tensor(replies.updates)[0], module, buffers)

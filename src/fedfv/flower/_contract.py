@@ -10,7 +10,7 @@ ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # Flower's own names fo
 
 CLIENT = "client-id"
 ROUND = "round"  # key of the configuration; rounds are counted from 0
-NEEDS = "needs"  # key of the configuration: the fields that the rule needs, separated by spaces
+NEEDS = "needs"  # key of the configuration: the metrics that the rule needs beside loss and size, separated by spaces
 SERVER_ROUND = "server-round"  # the same round, counted from 1 as in Flower's own strategies
 LOSS, ACCURACY, SIZE = "loss", "accuracy", "num-examples"
 _KEYS = {"accuracies": ACCURACY, "trained_losses": "trained-loss"}

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedfv.core import Aggregator, ServerState, check_rule, explained_step, needs, skip, start, with_learning_rate
-from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND
+from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND, key_of
 from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
 from fedfv.flower._outgoing import Outgoing
@@ -269,7 +269,8 @@ class FairStrategy(Strategy):
 
     def _with_round(self, config: ConfigRecord) -> ConfigRecord:
         done = self.server.round
-        return ConfigRecord({**config, SERVER_ROUND: done + 1, ROUND: done, NEEDS: " ".join(needs(self.aggregator))})
+        metrics = " ".join(map(key_of, needs(self.aggregator)))
+        return ConfigRecord({**config, SERVER_ROUND: done + 1, ROUND: done, NEEDS: metrics})
 
     def _ask(self, kind: str, record: RecordDict, nodes: dict[int, int]) -> list[Message]:
         """The messages to these nodes, in a list, since a deployment refuses an iterator."""
