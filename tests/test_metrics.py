@@ -390,7 +390,7 @@ def test_every_metric_refuses_what_is_no_accuracy(metric: metrics.Metric, bad: l
         (lambda: over_seeds(torch.tensor([1.0, torch.nan])), "`values` must be finite, got [1.0, nan]."),
         (
             lambda: over_seeds(EXAMPLE[None]),
-            "`values` must have one entry for each of at least one seed, got shape (1, 4).",
+            "`values` must be a vector with an entry for at least one seed, got shape (1, 4).",
         ),
         (
             lambda: paired_difference(metrics.mean, EXAMPLE[None], EXAMPLE.repeat(2, 1)),

@@ -1,10 +1,10 @@
-"""How fair a model is: what the accuracies a_k in [0, 1] of the N clients say, as pure functions.
+"""Fairness of a model: pure functions of the accuracies a_k in [0, 1] of the N clients.
 
-The functions compute in double precision along the last dimension, so a batch of federations is one call. Clients that
-are all at zero are all equal, and every measure of dispersion says so.
+The functions compute in double precision along the last dimension, so one call handles a batch of federations. If all
+clients have accuracy zero, they are equal, and every measure of dispersion says so.
 
 `METRICS` is the one table of metrics: each entry, a `Metric`, has its function, its texts, its unit and its interval.
-Tables, the report page, rankings, TensorBoard and the terminal read it, so a metric is added by one entry.
+Tables, the report page, rankings, TensorBoard and the terminal read the table, so one entry adds a metric to all.
 """
 
 from fedfv.metrics._fairness import (

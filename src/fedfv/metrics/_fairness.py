@@ -1,4 +1,4 @@
-"""Per-client values to one number."""
+"""Functions that turn per-client values into one number."""
 
 import math
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from jaxtyping import Float, Real
 from torch import Tensor
 
 Measure = Callable[[Real[Tensor, "*batch N"]], Float[Tensor, "*batch"]]
-"""A function of the values of N clients, or of a batch of them: one number each."""
+"""A function that turns the values of N clients into one number, for one federation or for each of a batch."""
 
 
 def mean(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
-    """Mean over the clients, each counting the same.
+    """Mean over the clients, with equal weights.
 
     >>> mean(torch.tensor([0.25, 0.75]))
     tensor(0.5000, dtype=torch.float64)
@@ -39,7 +39,7 @@ def std(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
 
 
 def worst(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor, "*batch"]:
-    """Mean of the lowest 5 % of the clients, or of another share: of max(1, floor(share N)) of them.
+    """Mean of the lowest clients: a share of 5 % by default, which is max(1, floor(share N)) clients.
 
     >>> worst(torch.tensor([0.75, 0.25, 0.5, 1.0]), share=0.5)
     tensor(0.3750, dtype=torch.float64)
@@ -49,7 +49,7 @@ def worst(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor
 
 
 def best(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor, "*batch"]:
-    """Mean of the highest 5 % of the clients, or of another share: of max(1, floor(share N)) of them.
+    """Mean of the highest clients: a share of 5 % by default, which is max(1, floor(share N)) clients.
 
     >>> best(torch.tensor([0.75, 0.25, 0.5, 1.0]), share=0.5)
     tensor(0.8750, dtype=torch.float64)
@@ -59,7 +59,7 @@ def best(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor,
 
 
 def minimum(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
-    """The lowest client.
+    """The lowest value of a client.
 
     >>> minimum(torch.tensor([0.75, 0.25]))
     tensor(0.2500, dtype=torch.float64)
@@ -68,7 +68,7 @@ def minimum(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
 
 
 def maximum(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
-    """The highest client.
+    """The highest value of a client.
 
     >>> maximum(torch.tensor([0.75, 0.25]))
     tensor(0.7500, dtype=torch.float64)
@@ -97,7 +97,7 @@ def cv(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
 
 
 def jain(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
-    """Jain's index 1 / (1 + CV^2): 1 if all are equal, k/N if k clients have the same and the others nothing.
+    """Jain's index 1 / (1 + CV^2): 1 if all are equal, k/N if k clients have the same value and the others 0.
 
     >>> jain(torch.tensor([1.0, 0.0, 0.0, 0.0]))
     tensor(0.2500, dtype=torch.float64)
@@ -132,7 +132,7 @@ def gini(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
     ascending = _relative(values).sort(dim=-1).values
     N = ascending.shape[-1]
     below = torch.arange(1, N, device=ascending.device)
-    across = below * (N - below)  # how many pairs of clients have this gap between them
+    across = below * (N - below)  # the number of pairs of clients with this gap between them
     return (across * ascending.diff(dim=-1)).sum(dim=-1) / N**2
 
 
@@ -147,23 +147,23 @@ def entropy(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
 
 
 def kl_to_uniform(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
-    """Divergence of the clients' shares a_k / sum a from equal ones, in nats (Theil's T): 0 if all are equal.
+    """Divergence of the clients' shares a_k / sum a from equal shares, in nats (Theil's T): 0 if all are equal.
 
     >>> kl_to_uniform(torch.tensor([1.0, 0.0])).exp()
     tensor(2., dtype=torch.float64)
     """
     relative = _relative(values)
-    return relative.xlogy(relative).mean(dim=-1).clamp(min=0)  # rounding could leave it just below
+    return relative.xlogy(relative).mean(dim=-1).clamp(min=0)  # rounding could give a number just below 0
 
 
 def atkinson(values: Real[Tensor, "*batch N"], epsilon: float = 0.5) -> Float[Tensor, "*batch"]:
-    """Atkinson's index, the part of the mean that one could give up if all were equal: 0 if they are.
+    """Atkinson's index, the share of the mean that could be given up in exchange for equality: 0 if all are equal.
 
-    It is 1 - M / mu with M the power mean of exponent 1 - epsilon; for epsilon = 1, the geometric mean.
+    The index is 1 - M / mu with M the power mean of exponent 1 - epsilon; for epsilon = 1, the geometric mean.
 
     Args:
-        values: one for each client.
-        epsilon: above 0; the larger, the more the low clients count.
+        values: one number for each client.
+        epsilon: a number above 0; the larger it is, the more the low clients count.
 
     >>> atkinson(torch.tensor([1.0, 0.0]))
     tensor(0.5000, dtype=torch.float64)
@@ -175,22 +175,22 @@ def atkinson(values: Real[Tensor, "*batch N"], epsilon: float = 0.5) -> Float[Te
         power_mean = relative.log().mean(dim=-1).exp()
     else:
         power_mean = relative.pow(1 - epsilon).mean(dim=-1).pow(1 / (1 - epsilon))
-    return (1 - power_mean).clamp(min=0)  # rounding could leave it just below
+    return (1 - power_mean).clamp(min=0)  # rounding could give a number just below 0
 
 
 def checked(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch N"]:
-    """The values in double precision, if they are accuracies."""
+    """The values in double precision; refuses values that are not accuracies."""
     if not isinstance(values, Tensor):
         raise ValueError(f"`values` must be a tensor, got {type(values).__name__}.")
     if values.ndim == 0 or values.shape[-1] == 0:
         raise ValueError(f"`values` must have an entry for at least one client, got shape {tuple(values.shape)}.")
-    if (outside := ~((values >= 0) & (values <= 1))).any():  # so written, NaN is outside
+    if (outside := ~((values >= 0) & (values <= 1))).any():  # in this form, NaN is outside
         raise ValueError(f"`values` must be in [0, 1], got {values[outside][0].item()}.")
     return values.double()
 
 
 def _relative(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch N"]:
-    """The values in units of their mean; ones where all are zero, since then all are equal."""
+    """The values in units of their mean; ones if all values are zero, since then all are equal."""
     accuracies = checked(values)
     mean = accuracies.mean(dim=-1, keepdim=True)
     return torch.where(mean > 0, accuracies / mean, 1.0)

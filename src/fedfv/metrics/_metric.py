@@ -1,4 +1,4 @@
-"""What a metric says of itself."""
+"""The description of a metric."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from jaxtyping import Float, Int, Real
 from torch import Tensor
 
 Place = Literal["progress", "ranking", "terminal", "report"]
-"""Where metrics are shown, from the least room to the most.
+"""The places that show metrics, from the least room to the most.
 
-`progress` is the line of a run that goes on, `ranking` are the rankings of a sweep and TensorBoard, `terminal` is the
-table of runs in the terminal, and `report` is that table on the page and as Markdown, CSV and LaTeX.
+`progress` is the progress line of a run, `ranking` is the rankings of a sweep and TensorBoard, `terminal` is the table
+of runs in the terminal, and `report` is the table of runs on the page and as Markdown, CSV and LaTeX.
 """
 
 _PLACES: tuple[Place, ...] = get_args(Place)
@@ -28,7 +28,7 @@ class Unit(NamedTuple):
     digits: int
 
     def text(self, value: float, spread: float | None = None, between: str = " ± ") -> str:
-        """The value, and its spread if there is one."""
+        """The value, and its spread if there is one, as text."""
         numbers = [value] if spread is None else [value, spread]
         return between.join(f"{self.factor * number:.{self.digits}f}" for number in numbers)
 
@@ -38,23 +38,23 @@ PER_CENT = Unit(factor=100, digits=2)
 
 @dataclass(frozen=True)
 class Metric:
-    """One number about the accuracies of the clients, and everything that tables and rankings must know of it.
+    """One number about the accuracies of the clients, with all that tables and rankings need to know about it.
 
-    An entry of `METRICS` can be ranked by and is listed. With a value for `shown` it is a column of tables as well.
+    Every entry of `METRICS` is listed and can be ranked by. If `shown` has a value, tables have a column for it.
 
     Args:
-        name: what settings, files and commands call it.
-        function: of the accuracies, for one federation or a batch of them; if `needs_test_sizes`, of these as well.
-        title: the heading of its column.
-        help: what it measures, in a phrase.
-        unit: how its values are written.
-        lower_is_better: whether a ranking begins with its smallest value.
-        range: the two numbers between which its values lie, whatever the accuracies are.
-        interval: a function of accuracies, test sizes and `seed`, with the options `level` and `resamples`: the
-            confidence interval that stands beside the value. None if there is none.
-        shown: the place with the least room that has a column for it; all places with more room have one too.
+        name: the name in settings, files and commands.
+        function: takes the accuracies of one federation or a batch; if `needs_test_sizes`, also the test sizes.
+        title: the heading of the column.
+        help: a phrase that says what the metric measures.
+        unit: how the values are written.
+        lower_is_better: whether a ranking begins with the smallest value.
+        range: the smallest and the largest possible value.
+        interval: a function of accuracies, test sizes and `seed`, with the options `level` and `resamples`, that
+            returns the confidence interval beside the value; may be None.
+        shown: the place with the least room that has a column for the metric; all places with more room have one too.
         needs_test_sizes: whether the function takes the numbers of test examples as a second argument.
-        least_test_size: clients with fewer test examples do not count.
+        least_test_size: clients with fewer test examples are left out.
 
     >>> import torch
     >>> from fedfv.metrics import METRICS
@@ -77,13 +77,13 @@ class Metric:
     least_test_size: int = 1
 
     def __call__(self, values: Real[Tensor, "*batch N"], *arguments: Any, **options: Any) -> Float[Tensor, "*batch"]:
-        """As its function."""
+        """The result of the function."""
         return self.function(values, *arguments, **options)
 
     def of(self, values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor, " N"]) -> Float[Tensor, "*batch"]:
-        """The metric of clients with so many test examples each, whether it needs to know these or not."""
+        """The metric of clients with these test sizes, whether its function needs the sizes or not."""
         return self.function(values, test_sizes) if self.needs_test_sizes else self.function(values)
 
     def shown_in(self, place: Place) -> bool:
-        """Whether a place has a column for it."""
+        """Whether a place has a column for the metric."""
         return self.shown is not None and _PLACES.index(self.shown) <= _PLACES.index(place)

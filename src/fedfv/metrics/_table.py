@@ -24,28 +24,28 @@ def bootstrap_interval(
     level: float = 0.95,
     resamples: int = 1000,
 ) -> tuple[float, float]:
-    """Where the metric of the clients' true accuracies lies: an interval over clients and over test examples.
+    """Confidence interval for the metric of the clients' true accuracies, over clients and over test examples.
 
-    Each resample draws N clients with replacement, and for each of them the number of correct answers, which is
-    binomial. What that does to the metric is what the first drawing of clients and examples did, so the quantiles q of
-    the resampled metric are reflected at the observed one: from 2 s - q_high to 2 s - q_low (the basic bootstrap).
+    Each resample draws N clients with replacement, and for each client a binomial number of correct answers. Resampling
+    changes the metric as the first drawing of clients and examples did, so the quantiles q of the resampled metric are
+    reflected at the observed metric s: the interval is from 2 s - q_high to 2 s - q_low (the basic bootstrap).
 
-    The quantiles themselves would be wrong here: test noise raises the dispersion once in what was observed and once
-    more in each resample. With 100 clients of 50 examples, 95 % intervals by quantiles held the true std in 3 of 100
-    cases, the reflected ones in 93. An interval is therefore without the noise: that of `std` may leave out the
-    observed value. For small test sets, `noise_corrected_interval` is the better interval of the dispersion.
+    The quantiles themselves would be wrong here: test noise raises the dispersion once in the observed values and once
+    more in each resample. With 100 clients of 50 examples, 95 % intervals from quantiles contained the true std in 3 of
+    100 cases, reflected intervals in 93. The noise is thus not in the interval, and the interval of `std` may leave out
+    the observed value. For small test sets, `noise_corrected_interval` is the better interval of the dispersion.
 
-    The ends of the interval of one of `METRICS`, or of its function, are clipped to the range of that metric, which
-    never loses the true value. Where the metric is at an end of its range, the interval may shrink to a point, which is
-    no certainty.
+    If the metric is one of `METRICS`, or the function of one, the interval is clipped to the range of the metric, which
+    never loses the true value. If the metric is at an end of its range, the interval may shrink to a point, which does
+    not mean certainty.
 
     Args:
         metric: one of `METRICS` that needs the values only, or any other function that takes a batch.
         values: accuracies on the test examples of each client.
         test_sizes: the numbers of these test examples.
-        seed: of the address `(seed, "bootstrap")`.
+        seed: the seed in the generator's address `(seed, "bootstrap")`.
         level: confidence level.
-        resamples: how many.
+        resamples: number of resamples.
 
     >>> import torch
     >>> from fedfv.metrics import mean
@@ -62,7 +62,7 @@ def bootstrap_interval(
 def _range_of(metric: Measure) -> tuple[float, float]:
     if isinstance(metric, Metric):
         return metric.range
-    return next((each.range for each in METRICS.values() if each.function is metric), _ANY)
+    return next((entry.range for entry in METRICS.values() if entry.function is metric), _ANY)
 
 
 _ALL = (
@@ -70,14 +70,14 @@ _ALL = (
         name="mean",
         function=fairness.mean,
         title="mean",
-        help="mean over clients, each counting the same",
+        help="mean over clients, with equal weights",
         unit=PER_CENT,
         lower_is_better=False,
         range=_SHARE,
         interval=partial(bootstrap_interval, fairness.mean),
         shown="progress",
     ),
-    Metric(  # without an interval: `bootstrap_interval` removes test noise, so its interval may leave out this value
+    Metric(  # no interval: the one of `bootstrap_interval` is without test noise, so it may leave out this value
         name="std",
         function=fairness.std,
         title="std",
@@ -90,8 +90,8 @@ _ALL = (
     Metric(
         name="noise_corrected_std",
         function=noise_corrected_std,
-        title="less noise",
-        help="standard deviation without what small test sets add to it",
+        title="noise-free",
+        help="standard deviation without the noise of small test sets",
         unit=PER_CENT,
         lower_is_better=True,
         range=_STD,
@@ -126,7 +126,7 @@ _ALL = (
         name="gini",
         function=fairness.gini,
         title="Gini",
-        help="coefficient of inequality, from 0",
+        help="coefficient of inequality, which is 0 if all clients are equal",
         unit=Unit(factor=1, digits=3),
         lower_is_better=True,
         range=_SHARE,
@@ -181,7 +181,7 @@ _ALL = (
         name="cosine",
         function=fairness.cosine,
         title="cosine",
-        help="cosine between the accuracies and equal ones, which is 1 if all clients are equal",
+        help="cosine between the accuracies and the vector of ones, which is 1 if all clients are equal",
         unit=_NUMBER,
         lower_is_better=False,
         range=_SHARE,
@@ -190,7 +190,7 @@ _ALL = (
         name="angle",
         function=fairness.angle,
         title="angle",
-        help="angle between the accuracies and equal ones, in degrees",
+        help="angle between the accuracies and the vector of ones, in degrees",
         unit=_NUMBER,
         lower_is_better=True,
         range=(0.0, 90.0),
@@ -208,7 +208,7 @@ _ALL = (
         name="kl_to_uniform",
         function=fairness.kl_to_uniform,
         title="KL to uniform",
-        help="divergence of the clients' shares of the sum from equal ones, in nats (Theil's T)",
+        help="divergence of the clients' shares of the sum from equal shares, in nats (Theil's T)",
         unit=_NUMBER,
         lower_is_better=True,
         range=_POSITIVE,
@@ -217,7 +217,7 @@ _ALL = (
         name="atkinson",
         function=fairness.atkinson,
         title="Atkinson",
-        help="Atkinson's index, the part of the mean that one could give up if all clients were equal",
+        help="Atkinson's index, the share of the mean that could be given up in exchange for equality",
         unit=_NUMBER,
         lower_is_better=True,
         range=_SHARE,
@@ -225,20 +225,20 @@ _ALL = (
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
-"""Every metric by its name, in the order of columns. A metric of one's own becomes one of them by an entry."""
+"""All metrics by name, in the order of columns. To add a metric of your own, add an entry."""
 
 
 def shown_in(place: Place) -> list[Metric]:
-    """The metrics that a place has a column for, in the order of the columns.
+    """The metrics that have a column in this place, in the order of the columns.
 
     >>> [metric.title for metric in shown_in("terminal")]
-    ['mean', 'std', 'less noise', 'worst 5 %', 'best 5 %']
+    ['mean', 'std', 'noise-free', 'worst 5 %', 'best 5 %']
     """
     return [metric for metric in METRICS.values() if metric.shown_in(place)]
 
 
 def summary(values: Real[Tensor, " N"], test_sizes: Int[Tensor, " N"]) -> dict[str, float]:
-    """Every metric of `METRICS`, by name.
+    """The value of each metric of `METRICS`, by name.
 
     >>> import torch
     >>> summary(torch.tensor([0.25, 0.75]), torch.tensor([100, 100]))["worst"]

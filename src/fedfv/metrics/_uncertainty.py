@@ -1,4 +1,4 @@
-"""How far the numbers can be trusted: finite test sets, few clients, few seeds."""
+"""Uncertainty of metrics, from finite test sets, few clients and few seeds."""
 
 import math
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from torch import Tensor
 from fedfv.metrics._fairness import Measure, checked, variance
 from fedfv.seeding import rng
 
-_AT_ONCE = 1 << 22  # values of resampled clients in memory; more are drawn in turns
+_AT_ONCE = 1 << 22  # resampled values in memory; more are drawn in batches
 
 
 def noise_corrected_std(values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor, " N"]) -> Float[Tensor, "*batch"]:
-    """Standard deviation over the clients without what the finite test sets add to it.
+    """Standard deviation over the clients without the noise of finite test sets.
 
     An accuracy a_k on n_k test examples has the sampling variance a_k (1 - a_k) / (n_k - 1), estimated without bias.
-    The mean of these is subtracted from the variance over the clients; 0 if nothing is left. A single test example
-    gives no such estimate, so clients with one test example are left out; NaN if all clients are.
+    The mean of these is subtracted from the variance over the clients; a negative difference becomes 0. A single test
+    example gives no such estimate, so clients with one test example are left out; the result is NaN if none is left.
 
     >>> accuracies = torch.tensor([0.25, 0.75])
     >>> noise_corrected_std(accuracies, torch.tensor([4, 4]))
@@ -40,13 +40,13 @@ def noise_corrected_interval(
     level: float = 0.95,
     resamples: int = 1000,
 ) -> tuple[float, float]:
-    """Where the dispersion of the clients' true accuracies lies: the interval around `noise_corrected_std`.
+    """Confidence interval for the standard deviation of the clients' true accuracies, around `noise_corrected_std`.
 
-    The resamples are those of `bootstrap_interval`, each corrected for its own noise. The correction makes the mean of
-    the resampled variances the observed variance, so their quantiles q are reflected at the middle of the observed
-    variance v and the corrected one c: the interval is from sqrt(c + v - q_high) to sqrt(c + v - q_low), 0 where a
-    root has no value, and at most 0.5. Clients with a single test example are left out; both ends are NaN if all
-    clients are.
+    The resamples are those of `bootstrap_interval`, each corrected for its own noise. With the correction, the mean of
+    the resampled variances is the observed variance, so their quantiles q are reflected at the middle between the
+    observed variance v and the corrected variance c: the interval is from sqrt(c + v - q_high) to sqrt(c + v - q_low),
+    with 0 for the root of a negative number, and at most 0.5. Clients with a single test example are left out; both
+    ends are NaN if no client is left.
 
     >>> accuracies, sizes = torch.tensor([0.25, 0.5, 0.75] * 10), torch.tensor([40] * 30)
     >>> low, high = noise_corrected_interval(accuracies, sizes, seed=0)
@@ -60,7 +60,7 @@ def noise_corrected_interval(
     accuracies, sizes = accuracies[enough], test_sizes[enough]
     quantiles = resampled_quantiles(_corrected_variance, accuracies, sizes, seed, level, resamples)
     middle = _corrected_variance(accuracies, sizes) + variance(accuracies)
-    low, high = (middle - quantiles).clamp(0, 0.25).sqrt().tolist()  # no accuracies have a larger variance
+    low, high = (middle - quantiles).clamp(0, 0.25).sqrt().tolist()  # numbers in [0, 1] have a variance of at most 0.25
     return low, high
 
 
@@ -90,14 +90,14 @@ def resampled_quantiles(
     sizes, shares = _checked_sizes(test_sizes, accuracies).numpy(), accuracies.numpy()
     random = rng(seed, "bootstrap")
     N = len(shares)
-    turn = max(1, _AT_ONCE // N)
-    drawn = []
-    for done in range(0, resamples, turn):
-        who = random.integers(N, size=(min(turn, resamples - done), N))
-        answers = torch.from_numpy(random.binomial(sizes[who], shares[who]) / sizes[who])
-        drawn.append(statistic(answers, torch.from_numpy(sizes[who])))
+    batch = max(1, _AT_ONCE // N)
+    statistics = []
+    for done in range(0, resamples, batch):
+        clients = random.integers(N, size=(min(batch, resamples - done), N))
+        resampled = torch.from_numpy(random.binomial(sizes[clients], shares[clients]) / sizes[clients])
+        statistics.append(statistic(resampled, torch.from_numpy(sizes[clients])))
     tails = torch.tensor([(1 + level) / 2, (1 - level) / 2], dtype=torch.double)
-    return torch.cat(drawn).quantile(tails)
+    return torch.cat(statistics).quantile(tails)
 
 
 def over_seeds(values: Real[Tensor, " seeds"]) -> tuple[float, float]:
@@ -108,7 +108,7 @@ def over_seeds(values: Real[Tensor, " seeds"]) -> tuple[float, float]:
     """
     if values.ndim != 1 or len(values) == 0:
         raise ValueError(
-            f"`values` must have one entry for each of at least one seed, got shape {tuple(values.shape)}."
+            f"`values` must be a vector with an entry for at least one seed, got shape {tuple(values.shape)}."
         )
     if not values.isfinite().all():
         raise ValueError(f"`values` must be finite, got {values.tolist()}.")
@@ -119,9 +119,9 @@ def over_seeds(values: Real[Tensor, " seeds"]) -> tuple[float, float]:
 def paired_difference(
     metric: Measure, first: Real[Tensor, "seeds N"], second: Real[Tensor, "seeds N"]
 ) -> tuple[float, float]:
-    """Mean and population standard deviation over the seeds of the metric of `first` minus that of `second`.
+    """Mean and population standard deviation, over the seeds, of the metric of `first` minus the metric of `second`.
 
-    Row by row the two share a seed, hence split, first model and sampling; what these do to both drops out.
+    The same row of both has the same seed, hence the same split, first model and sampling, whose effect cancels.
 
     >>> from fedfv.metrics import mean
     >>> paired_difference(mean, torch.tensor([[0.5, 0.75], [0.25, 0.5]]), torch.tensor([[0.5, 0.5], [0.0, 0.5]]))
