@@ -49,7 +49,7 @@ def test_the_training_rows_come_first_and_are_not_copied():
             "`targets` must be one int64 for each of the 4 inputs, got torch.float32 of shape (4,).",
         ),
         ({"num_classes": 2}, "`targets` must be from 0 to 1, got 0 to 2."),
-        ({"class_names": ("a",)}, "`class_names` must be one for each of the 3 classes, got 1."),
+        ({"class_names": ("a",)}, "`class_names` must have 3 names, one for each class, got 1."),
         ({"columns": {"c": np.zeros(5)}}, "column 'c' must have one value for each of the 4 rows, got (5,)."),
         ({"num_train": 5}, "`num_train` must be from 1 to the 4 rows, got 5."),
     ],
@@ -118,7 +118,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
     ):
         load("mnits")
     for function in (fetch, check):
-        with pytest.raises(ValueError, match=r"^unknown dataset 'mnits'; those with files to fetch and check: mnist, "):
+        with pytest.raises(ValueError, match=r"^unknown dataset 'mnits'; datasets with files to fetch and check: "):
             function("mnits")
 
 
@@ -170,7 +170,7 @@ def test_a_file_of_ones_own_is_loaded_as_it_is(tmp_path):
         ({"inputs": [[1.0]], "labels": [0]}, "{path} must contain 'targets', got inputs, labels."),
         ({"inputs": ["a"], "targets": [0]}, "'inputs' of {path} must be finite numbers .*, got <U1 of shape"),
         ({"inputs": [np.nan], "targets": [0]}, "'inputs' of {path} must be finite numbers .*, got float64 of shape"),
-        ({"inputs": [[1.0]], "targets": [0.0]}, "'targets' of {path} must be whole numbers, one for each example, or"),
+        ({"inputs": [[1.0]], "targets": [0.0]}, "'targets' of {path} must be a whole number or a string for each"),
         (
             {"inputs": [[1.0]], "targets": [0, 1]},
             "{path} is not a dataset: `targets` must be one int64 for each of the 1",
@@ -195,7 +195,7 @@ def test_what_is_no_such_file_is_refused(tmp_path, content):
     path = tmp_path / "mine.npz"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"^{path} must be a file of numpy.savez without Python objects, but: "):
+    with pytest.raises(DataError, match=rf"^{path} must be a file of numpy.savez without Python objects, but reading "):
         npz(path)
 
 
@@ -210,7 +210,7 @@ def test_an_array_alone_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\0\0\x0d\x01", "labels must start as an idx file of bytes, got 00 00 0d."),
+        (b"\0\0\x0d\x01", "labels must start with 00 00 08, like every idx file of bytes, got 00 00 0d."),
         (bytes([0, 0, 8, 1, 0, 0, 0, 3, 7]), "labels must have 3 values after its header, got 1."),
     ],
 )
@@ -237,5 +237,5 @@ def test_an_exception_inside_a_callable_is_one_sentence_with_its_name():
     with pytest.raises(DataError) as error:
         load(f"{__name__}:broken")
     wanted = "must return a Dataset or a Federation"
-    assert str(error.value) == f"dataset '{__name__}:broken' {wanted}, but: RuntimeError: no network."
+    assert str(error.value) == f"dataset '{__name__}:broken' {wanted}, but raised RuntimeError: no network."
     assert isinstance(error.value.__cause__, RuntimeError)

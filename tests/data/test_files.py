@@ -70,7 +70,7 @@ def test_a_file_with_other_contents_is_refused(tmp_path):
     (tmp_path / "toys/one").write_bytes(ONE)
     (tmp_path / "toys/two").write_bytes(ONE)
     message = (
-        rf"/toys/two must have the SHA-256 {DIGESTS['two']} when uncompressed, got {DIGESTS['one']}; replace it, or"
+        rf"/toys/two must have the SHA-256 {DIGESTS['two']} when uncompressed, got {DIGESTS['one']}; replace the file"
     )
     with pytest.raises(DataError, match=message):
         read(LOOSE, tmp_path)
@@ -81,7 +81,7 @@ def test_a_file_with_other_contents_is_refused(tmp_path):
 def test_a_file_cut_short_is_refused(tmp_path, suffix, compress):
     path = tmp_path / f"one{suffix}"
     path.write_bytes(compress(ONE)[:-20])
-    with pytest.raises(DataError, match=rf"one{suffix} must be a whole file, but reading it failed: "):
+    with pytest.raises(DataError, match=rf"one{suffix} must be a complete file, but reading it failed: "):
         contents(path, DIGESTS["one"])
 
 
@@ -133,11 +133,11 @@ def closed_port() -> int:
     ("page", "reason"),
     [
         (None, "HTTP Error 404"),
-        (truncated, r"what came must have \d+ bytes, got \d+"),
+        (truncated, r"the download must have \d+ bytes, got \d+"),
         (silent, "timed out"),
-        (gzip.compress(TWO), f"what came must have the SHA-256 {DIGESTS['one']}"),
-        (gzip.compress(ONE)[:-9], "what came must be a whole file"),
-        (b"<html>sign in</html>", "what came must be a whole file, but reading it failed: Not a gzipped file"),
+        (gzip.compress(TWO), f"the download must have the SHA-256 {DIGESTS['one']}"),
+        (gzip.compress(ONE)[:-9], "the download must be a complete file"),
+        (b"<html>sign in</html>", "the download must be a complete file, but reading it failed: Not a gzipped file"),
     ],
     ids=["not there", "truncated", "silent", "wrong sum", "cut short", "another thing"],
 )
@@ -147,7 +147,7 @@ def test_a_bad_mirror_is_named_and_the_next_one_asked(tmp_path, web: Web, page, 
     path = tmp_path / "one.gz"
 
     def accept(path: Path) -> None:
-        contents(path, DIGESTS["one"], called="what came")
+        contents(path, DIGESTS["one"], called="the download")
 
     with pytest.raises(DataError, match=rf"^one.gz must be downloaded, but no mirror has it \(http.*bad.*: .*{reason}"):
         download([f"{web.url}bad/one.gz"], path, accept, timeout=0.2)
@@ -177,7 +177,7 @@ def test_a_failed_download_leaves_nothing_behind(cache, web: Web, files):
 
 
 def test_files_without_a_mirror_say_so():
-    with pytest.raises(DataError, match=r"^one.gz must be downloaded, but no mirror has it \(there is none\)\.$"):
+    with pytest.raises(DataError, match=r"^one.gz must be downloaded, but no mirror has it \(none is known\)\.$"):
         read(LOOSE)
 
 
@@ -203,12 +203,12 @@ def test_an_archive_in_the_folder_is_unpacked_once(tmp_path, cache, compression)
 @pytest.mark.parametrize(
     ("packed", "reason"),
     [
-        (archive(GOOD)[:-30], "must be a whole archive, but reading it failed"),
-        (archive(GOOD, "w:xz")[:150], "must be a whole archive, but reading it failed"),
-        (b"not a tar", "must be a whole archive, but reading it failed"),
+        (archive(GOOD)[:-30], "must be a complete archive, but reading it failed"),
+        (archive(GOOD, "w:xz")[:150], "must be a complete archive, but reading it failed"),
+        (b"not a tar", "must be a complete archive, but reading it failed"),
         (
             archive({"../evil": b"", **GOOD}),
-            "must be a whole archive, .*outside the destination",
+            "must be a complete archive, .*outside the destination",
         ),
         (archive({"toys/one": ONE}), "must contain two, but does not"),
         (archive({"toys/one": TWO, "toys/two": TWO}), f"one in .* must have the SHA-256 {DIGESTS['one']}"),
@@ -238,7 +238,7 @@ def test_a_link_in_an_archive_is_not_a_file(tmp_path):
 def test_a_cache_that_cannot_be_written_is_named(tmp_path, cache):
     (tmp_path / "toys.tar.gz").write_bytes(archive(GOOD))
     cache.parent.write_text("in the way")
-    with pytest.raises(DataError, match=rf"^{cache} must be a folder that can be written to, but: "):
+    with pytest.raises(DataError, match=rf"^{cache} must be a writable folder, but writing failed: "):
         read(PACKED, tmp_path)
 
 

@@ -152,7 +152,7 @@ def test_a_hundred_thousand_clients_are_not_too_many(kind):
     assert len(kind(num_clients=100_000)(dataset, 0)) == 100_000
 
 
-FRACTIONS = "`fractions` for training, validation and test must add up to 1, with something to train and test on, got "
+FRACTIONS = "`fractions` for training, validation and test must add up to 1, and only validation may be 0, got "
 
 
 @pytest.mark.parametrize(
@@ -193,15 +193,15 @@ def test_a_wrong_option_is_refused_with_one_sentence(make, message):
     [
         (
             IID(num_clients=31),
-            "`num_clients` must be at most 30, so that 30 rows are enough for 1 or more each, got 31.",
+            "`num_clients` must be at most 30, so that each client gets at least 1 of the 30 rows, got 31.",
         ),
         (
             Dirichlet(num_clients=4),
-            "`num_clients` must be at most 3, so that 30 rows are enough for 10 or more each, got 4.",
+            "`num_clients` must be at most 3, so that each client gets at least 10 of the 30 rows, got 4.",
         ),
         (
             LabelShards(num_clients=16),
-            "`num_clients` must be at most 15, so that 30 rows are enough for 2 or more each, got 16.",
+            "`num_clients` must be at most 15, so that each client gets at least 2 of the 30 rows, got 16.",
         ),
         (ByColumn(column="who"), "`column` must be one of the dataset's columns (a, b), got 'who'."),
     ],
@@ -254,7 +254,7 @@ def test_a_partition_may_say_itself_what_is_for_training_validation_and_test():
 
 @pytest.mark.parametrize("wrong", [None, [torch.arange(3)], (Index.of([torch.arange(3)]),)], ids=type)
 def test_what_is_no_index_is_refused_as_a_partition(wrong):
-    message = f"^`partition` must give an Index, or three of them in a tuple, got {type(wrong).__name__}\\.$"
+    message = f"^`partition` must return an Index, or a tuple of three, got {type(wrong).__name__}\\.$"
     with pytest.raises(ValueError, match=message):
         federate(dataset_of([0, 1, 0]), wrong)
 
@@ -291,7 +291,7 @@ def test_validation_may_be_left_out():
 
 @pytest.mark.parametrize("fractions", [(0.8, 0.1, 0.2), (1.0, 0.0, 0.0), (0.0, 0.5, 0.5), (0.8, -0.1, 0.3)])
 def test_fractions_that_leave_nothing_or_too_much_are_refused(fractions):
-    with pytest.raises(ValueError, match=r"^`fractions` for training, validation and test must add up to 1, with"):
+    with pytest.raises(ValueError, match=r"^`fractions` for training, validation and test must add up to 1, and only"):
         cut(Index.of([torch.arange(10)]), fractions)
 
 
@@ -338,7 +338,7 @@ def test_what_is_no_saved_partition_is_refused(tmp_path, content):
     path = tmp_path / "partition.npz"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"^{path} must be a file of numpy.savez without Python objects, but: "):
+    with pytest.raises(DataError, match=rf"^{path} must be a file of numpy.savez without Python objects, but reading "):
         load_partition(path)
     np.savez(path, names=[])
     with pytest.raises(DataError, match=rf"^{path} must contain 'train_rows', got names\.$"):
@@ -361,7 +361,7 @@ def test_an_index_has_no_client_beyond_its_last():
             {"validation": Index.of([torch.tensor([4]), torch.tensor([0])])},
             "`validation` must have rows from 0 to 3, got 0 to 4.",
         ),
-        ({"names": ("ann",)}, "`names` must be one for each of the 2 clients, got 1."),
+        ({"names": ("ann",)}, "`names` must have 2 names, one for each client, got 1."),
     ],
 )
 def test_a_wrong_federation_is_refused_with_one_sentence(changes, message):

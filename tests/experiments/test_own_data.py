@@ -65,8 +65,8 @@ FEDERATED = {"name": f"{__name__}:made", "options": {"federated": True}}
         ),
         (
             {"data": {"name": f"{__name__}:made", "options": {"size": 3}}},
-            f"`data.name`: dataset '{__name__}:made' must return a Dataset or a Federation, but: TypeError: made() "
-            "got an unexpected keyword argument 'size'",
+            f"`data.name`: dataset '{__name__}:made' must return a Dataset or a Federation, but raised TypeError: "
+            "made() got an unexpected keyword argument 'size'",
         ),
     ],
 )

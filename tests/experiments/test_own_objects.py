@@ -142,7 +142,7 @@ def test_a_class_of_a_script_is_found_again_by_the_script_and_by_the_command(tmp
         ({"partition": Stripes(fails="to return")}, "`partition`: Stripes raised KeyError: 'to return'."),
         (
             {"partition": Stripes(fails="to return an index")},
-            "`partition` must give an Index, or three of them in a tuple, got list.",
+            "`partition` must return an Index, or a tuple of three, got list.",
         ),
         ({"partition": Stripes(fails="to know the dataset")}, "`partition`: `train` must have rows from 0 to 179"),
         ({"partition": Stripes(num_clients=50)}, "`partition`: every client must have a row for test, but 50 of 50 "),

@@ -215,7 +215,7 @@ def test_a_pattern_for_other_clients_is_refused(tmp_path: Path, data: Path) -> N
         ({"data": {"name": "no.such:thing"}}, "`data.name`: dataset 'no.such:thing' cannot be imported: "),
         (
             {"data": {"name": f"{__name__}:broken_data"}},
-            f"`data.name`: dataset '{__name__}:broken_data' must return a Dataset or a Federation, but: OSError",
+            f"`data.name`: dataset '{__name__}:broken_data' must return a Dataset or a Federation, but raised OSError",
         ),
     ],
 )

@@ -81,7 +81,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"partition": {"kind": "by-column", "fractions": [0.5, 0.4, 0.2]}},
-        "`partition.fractions` for training, validation and test must add up to 1, with something to train",
+        "`partition.fractions` for training, validation and test must add up to 1, and only validation may be 0",
     ),
     ({"partition": {"kind": 3}}, "unknown partition kind '3'; known: label-shards, "),
     ({"partition": "iid"}, "`partition` must be a table, got 'iid'."),

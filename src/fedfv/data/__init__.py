@@ -1,4 +1,4 @@
-"""Datasets, and who holds which of their examples.
+"""Datasets, and the distribution of their examples over clients.
 
 >>> dataset = load("fashion-tops")
 >>> federation = federate(dataset, OneClassEach())

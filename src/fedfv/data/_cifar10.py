@@ -1,4 +1,4 @@
-"""CIFAR-10: small colour photographs of ten things."""
+"""CIFAR-10: small colour photographs of ten classes."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ CIFAR10 = Files(
     archive="cifar-10-binary.tar",
 )
 
-# Of the channels red, green and blue, as the paper's experiments have them.
+# Statistics of the channels red, green and blue, as in the paper's experiments.
 MEAN = (0.4914, 0.4822, 0.4465)
 STD = (0.2023, 0.1994, 0.2010)
 
@@ -33,7 +33,7 @@ STD = (0.2023, 0.1994, 0.2010)
 def cifar10(folder: Path | str | None = None) -> Dataset:
     """CIFAR-10, 50,000 training and 10,000 test images of shape (3, 32, 32), each channel normalised."""
     batches = read(CIFAR10, folder)
-    # A row is one byte for the class and 1024 for each channel; the test batch is the last by name.
+    # A row has one byte for the class and 1024 for each channel; the test batch is the last by name.
     rows = np.frombuffer(b"".join(batches[name] for name in sorted(batches)), np.uint8).reshape(-1, 3073)
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
     images = torch.from_numpy(rows[:, 1:].astype(np.float32)).view(-1, 3, 32, 32)

@@ -1,4 +1,4 @@
-"""Examples before anyone has decided who holds them."""
+"""A dataset before its examples are distributed over clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,12 +15,12 @@ class Dataset:
     """All examples of a dataset, the official training rows first.
 
     Args:
-        inputs: ready for the model.
-        targets: classes, from 0.
-        num_classes: above every target.
-        class_names: in the order of the targets; empty if the classes have none.
-        columns: other values of each row, such as who wrote it, by name; `ByColumn` makes clients of them.
-        num_train: how many of the rows are official training rows; all of them if not given.
+        inputs: in the form that the model expects.
+        targets: classes, counted from 0.
+        num_classes: larger than every target.
+        class_names: in the order of the targets; empty if the classes have no names.
+        columns: other values of each row, such as its writer, by name; `ByColumn` makes a client of each value.
+        num_train: the number of official training rows; None for all rows.
 
     >>> dataset = Dataset(torch.rand(5, 8), torch.tensor([0, 1, 1, 0, 1]), num_classes=2, num_train=3)
     >>> len(dataset), len(dataset.only_train())
@@ -52,7 +52,7 @@ class Dataset:
             )
         if self.class_names and len(self.class_names) != self.num_classes:
             raise ValueError(
-                f"`class_names` must be one for each of the {self.num_classes} classes, got {len(self.class_names)}."
+                f"`class_names` must have {self.num_classes} names, one for each class, got {len(self.class_names)}."
             )
         for name, column in self.columns.items():
             if column.shape != (n,):
@@ -64,7 +64,7 @@ class Dataset:
         return len(self.inputs)
 
     def only_train(self) -> Self:
-        """The official training rows alone; nothing is copied."""
+        """The official training rows alone, without a copy."""
         n = self.num_train
         columns = {name: column[:n] for name, column in self.columns.items()}
         return replace(self, inputs=self.inputs[:n], targets=self.targets[:n], columns=columns)

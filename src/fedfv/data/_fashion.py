@@ -20,12 +20,12 @@ FASHION_MNIST = Files(
         "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     },
     mirrors=(
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",  # of the authors; has no https
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",  # the mirror of the authors, without https
         "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
     ),
 )
 
-# These two come with fedfv and are written by scripts/make_fashion_tops.py, which says what is in them.
+# These two come with fedfv and are written by scripts/make_fashion_tops.py, which describes their contents.
 PIXELS = Files(
     folder="fashion-tops", digests={"pixels": "c732e94b7bcf8028dad48737f1879183a570f0d29b8e816343d237443066f84f"}
 )
@@ -55,8 +55,9 @@ def fashion_mnist(folder: Path | str | None = None) -> Dataset:
 def fashion_tops(folder: Path | str | None = None) -> Dataset:
     """The T-shirts, pullovers and shirts of Fashion-MNIST, which come with fedfv, normalised as in `fashion_mnist`.
 
-    6000 training images of each class, one class after the other, then 1000 test images of each; in both the order is
-    that of the files of Fashion-MNIST. So `OneClassEach` has the training images of a class before its test images.
+    The rows are 6000 training images of each class, one class after the other, then 1000 test images of each class,
+    both in the order of the files of Fashion-MNIST. So `OneClassEach` puts the training images of a class before its
+    test images.
 
     >>> fashion_tops().inputs.shape
     torch.Size([21000, 784])

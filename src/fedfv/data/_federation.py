@@ -1,4 +1,4 @@
-"""Who holds which examples."""
+"""The distribution of examples over clients."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Which rows belong to each client, one client after the other.
+    """The rows of each client, one client after the other.
 
     Args:
-        names: of the clients, if they have any.
+        names: names of the clients; may be empty.
 
     >>> index = Index.of([torch.tensor([4, 2]), torch.tensor([7])])
     >>> index[0], index.sizes
@@ -32,7 +32,7 @@ class Index:
 
     @classmethod
     def of(cls, rows_of_clients: list[Int[Tensor, " _"]]) -> Self:
-        """The index of these rows, a tensor for each client."""
+        """The index of these rows, which are one tensor for each client."""
         sizes = torch.tensor([0, *map(len, rows_of_clients)])
         return cls(torch.cat(rows_of_clients), sizes.cumsum(dim=0))
 
@@ -46,7 +46,7 @@ class Index:
 
     @property
     def sizes(self) -> Int[Tensor, " N"]:
-        """How many rows each client has."""
+        """The number of rows of each client."""
         return self.offsets.diff()
 
 
@@ -55,9 +55,9 @@ class Federation:
     """All examples in two big tensors, and which of them each client has for training, validation and test.
 
     Args:
-        inputs: ready for the model.
-        targets: classes, from 0.
-        names: of the clients, for tables and figures; empty if they have none.
+        inputs: in the form that the model expects.
+        targets: classes, counted from 0.
+        names: names of the clients, for tables and figures; may be empty.
 
     >>> mine, yours = torch.tensor([0, 1]), torch.tensor([2, 3, 4])
     >>> both = Index.of([mine, yours])
@@ -88,11 +88,11 @@ class Federation:
                     f"got {int(index.rows.min())} to {int(index.rows.max())}."
                 )
         if self.names and len(self.names) != self.num_clients:
-            raise ValueError(f"`names` must be one for each of the {self.num_clients} clients, got {len(self.names)}.")
+            raise ValueError(f"`names` must have {self.num_clients} names, one for each client, got {len(self.names)}.")
 
     @property
     def num_clients(self) -> int:
-        """How many clients there are."""
+        """The number of clients."""
         return len(self.train)
 
     def digest(self, parts: Sequence[Part] = ("train", "validation", "test")) -> str:
@@ -105,25 +105,25 @@ class Federation:
         >>> one.digest() == replace(one, targets=torch.tensor([0, 1, 0])).digest()
         False
         """
-        found = hashlib.sha256(repr((self.names, self.num_classes, self.inputs.dtype, self.targets.dtype)).encode())
+        digest = hashlib.sha256(repr((self.names, self.num_classes, self.inputs.dtype, self.targets.dtype)).encode())
         for part in parts:
             index: Index = getattr(self, part)
-            found.update(index.offsets.numpy().data)
+            digest.update(index.offsets.numpy().data)
             for rows in torch.split(index.rows, _ROWS_AT_ONCE):
                 for values in (self.inputs, self.targets):
-                    found.update(values[rows].cpu().numpy().data)
-        return found.hexdigest()
+                    digest.update(values[rows].cpu().numpy().data)
+        return digest.hexdigest()
 
     def examples(self, part: Part, client: int) -> tuple[Tensor, Tensor]:
-        """The inputs and targets of one client: views where its rows stand one after the other, else copies."""
+        """The inputs and targets of one client: views if its rows are consecutive, else copies."""
         rows = getattr(self, part)[client]
         if len(rows) and bool((rows.diff() == 1).all()):
-            where = slice(int(rows[0]), int(rows[-1]) + 1)
-            return self.inputs[where], self.targets[where]
+            span = slice(int(rows[0]), int(rows[-1]) + 1)
+            return self.inputs[span], self.targets[span]
         return self.inputs[rows], self.targets[rows]
 
     def sorted_by_client(self) -> "Federation":
-        """The same with the rows of each client one after the other, so that `examples` need not copy them."""
+        """The federation with consecutive rows for each client, so that `examples` need not copy them."""
         parts = [self.train, self.validation, self.test]
         order = torch.cat([part.rows for part in parts])
         starts = torch.tensor([0, *(len(part.rows) for part in parts)]).cumsum(dim=0)
@@ -136,5 +136,5 @@ class Federation:
         )
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Federation":
-        """The same with its examples on another device, or as another type of number."""
+        """The federation with its examples on another device, or with inputs of another type."""
         return replace(self, inputs=self.inputs.to(device, dtype), targets=self.targets.to(device))

@@ -1,4 +1,4 @@
-"""Where the files of a dataset are."""
+"""Finds the files of a dataset, and downloads them if they are missing."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -18,10 +18,10 @@ ARCHIVE_SUFFIXES = (".gz", ".xz")
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a dataset, wherever they are.
+    """The files of a dataset, at any location.
 
     Args:
-        folder: the name of the folder that holds them.
+        folder: the name of the folder that holds the files.
         digests: the SHA-256 of each file's contents when uncompressed, by the file's name.
         mirrors: addresses that publish the files, one by one with `.gz` added, or all in one archive.
         archive: the name of the archive, without `.gz` or `.xz`; empty if there is none.
@@ -34,20 +34,20 @@ class Files:
 
 
 def places(folder: Path | str | None) -> list[Path]:
-    """Where datasets are looked for, in this order."""
-    given = folder or os.environ.get("FEDFV_DATA")
-    if given and not Path(given).is_dir():
-        raise DataError(f"`folder` or FEDFV_DATA must be a folder, got {given}.")
+    """The folders that are searched for datasets, in this order."""
+    chosen = folder or os.environ.get("FEDFV_DATA")
+    if chosen and not Path(chosen).is_dir():
+        raise DataError(f"`folder` or FEDFV_DATA must be a folder, got {chosen}.")
     return [
-        *([Path(given)] if given else []),
+        *([Path(chosen)] if chosen else []),
         *([_cache()] if find_spec("platformdirs") else []),
-        Path("/usr/share/datasets"),  # of Debian's package dataset-fashion-mnist
-        Path(__file__).parent,  # what comes with fedfv
+        Path("/usr/share/datasets"),  # for Debian's package dataset-fashion-mnist
+        Path(__file__).parent,  # for the datasets that come with fedfv
     ]
 
 
 def _cache() -> Path:
-    """The folder of this user for what was downloaded."""
+    """The user's cache folder, for downloads."""
     with comes_with("experiments"):
         import platformdirs
 
@@ -55,28 +55,28 @@ def _cache() -> Path:
 
 
 def is_here(files: Files, folder: Path | str | None = None) -> bool:
-    """Whether all files are somewhere; they are not checked."""
+    """Whether all files exist; their contents are not checked."""
     return len(_find(files, folder)) == len(files.digests)
 
 
 def locate(files: Files, folder: Path | str | None = None, watch: Watch = unwatched) -> dict[str, Path]:
-    """The path of each file; what is found nowhere is unpacked or downloaded into the cache."""
-    found = _find(files, folder)
-    if missing := {name: digest for name, digest in files.digests.items() if name not in found}:
+    """The path of each file; missing files are unpacked or downloaded into the cache."""
+    paths = _find(files, folder)
+    if missing := {name: digest for name, digest in files.digests.items() if name not in paths}:
         cache = _cache()
         home = cache / files.folder
         try:
             cache.mkdir(parents=True, exist_ok=True)
-            # A file that is not whole and checked is only ever in here, and this goes away whatever happens.
+            # Incomplete and unchecked files are only in this folder, which is deleted whatever happens.
             with TemporaryDirectory(dir=cache) as temporary:
                 _provide(files, missing, folder, Path(temporary), watch)
                 home.mkdir(exist_ok=True)
                 for path in Path(temporary, files.folder).iterdir():
                     path.replace(home / path.name)
         except OSError as error:
-            raise DataError(f"{cache} must be a folder that can be written to, but: {error}.") from error
-        found = _find(files, folder)
-    return found
+            raise DataError(f"{cache} must be a writable folder, but writing failed: {error}.") from error
+        paths = _find(files, folder)
+    return paths
 
 
 def read(files: Files, folder: Path | str | None = None) -> dict[str, bytes]:
@@ -85,21 +85,22 @@ def read(files: Files, folder: Path | str | None = None) -> dict[str, bytes]:
     try:
         return {name: contents(path, files.digests[name]) for name, path in paths.items()}
     except DataError as error:
-        raise DataError(f"{str(error).removesuffix('.')}; replace it, or delete it to have it downloaded.") from error
+        problem = str(error).removesuffix(".")
+        raise DataError(f"{problem}; replace the file, or delete it to download it again.") from error
 
 
 def status(files: Files, folder: Path | str | None = None) -> dict[str, Literal["ok", "missing", "wrong"]]:
-    """Whether each file is there and is the published one; nothing is downloaded."""
-    found = _find(files, folder)
+    """Whether each file exists and is the published one; nothing is downloaded."""
+    paths = _find(files, folder)
     result: dict[str, Literal["ok", "missing", "wrong"]] = dict.fromkeys(files.digests, "missing")
-    if len(found) < len(files.digests) and (archive := _find_archive(files, folder)):
+    if len(paths) < len(files.digests) and (archive := _find_archive(files, folder)):
         result = dict.fromkeys(files.digests, "wrong")
         try:
             for name, _ in members(archive, files.digests):
                 result[name] = "ok"
         except DataError:
             return result
-    for name, path in found.items():
+    for name, path in paths.items():
         try:
             contents(path, files.digests[name])
             result[name] = "ok"
@@ -109,13 +110,13 @@ def status(files: Files, folder: Path | str | None = None) -> dict[str, Literal[
 
 
 def _find(files: Files, folder: Path | str | None) -> dict[str, Path]:
-    """Each file that is in one of the places, all of its names in the first place before those in the next."""
-    found = {}
+    """The path of each file that exists; each place is searched for all suffixes before the next place."""
+    paths = {}
     for name in files.digests:
-        paths = (place / files.folder / (name + suffix) for place in places(folder) for suffix in OPENERS)
-        if path := next(filter(Path.is_file, paths), None):
-            found[name] = path
-    return found
+        candidates = (place / files.folder / (name + suffix) for place in places(folder) for suffix in OPENERS)
+        if path := next(filter(Path.is_file, candidates), None):
+            paths[name] = path
+    return paths
 
 
 def _find_archive(files: Files, folder: Path | str | None) -> Path | None:
@@ -128,22 +129,22 @@ def _find_archive(files: Files, folder: Path | str | None) -> Path | None:
 def _provide(
     files: Files, missing: Mapping[str, str], folder: Path | str | None, temporary: Path, watch: Watch
 ) -> None:
-    """Put the missing files into `temporary`, under the name of their folder."""
+    """Puts the missing files into `temporary`, in a folder with the name of their folder."""
     home = temporary / files.folder
     home.mkdir()
     if archive := _find_archive(files, folder):
         _unpack(archive, missing, home)
     elif files.archive:
         urls = [f"{mirror}{files.archive}.gz" for mirror in files.mirrors]
-        accept: Callable[[Path], object] = partial(_unpack, digests=missing, home=home, called="what came")
+        accept: Callable[[Path], object] = partial(_unpack, digests=missing, home=home, called="the download")
         download(urls, temporary / f"{files.archive}.gz", accept, watch=watch)
     else:
         for name, digest in missing.items():
             urls = [f"{mirror}{name}.gz" for mirror in files.mirrors]
-            accept = partial(contents, digest=digest, called="what came")
+            accept = partial(contents, digest=digest, called="the download")
             download(urls, home / f"{name}.gz", accept, watch=watch)
 
 
 def _unpack(archive: Path, digests: Mapping[str, str], home: Path, called: str = "") -> None:
-    for name, found in members(archive, digests, called):
-        (home / name).write_bytes(found)
+    for name, data in members(archive, digests, called):
+        (home / name).write_bytes(data)

@@ -15,13 +15,13 @@ NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 
 
 def parse(name: str, contents: bytes) -> UInt8[np.ndarray, "..."]:
-    """The array in an idx file: two zero bytes, a type, the number of axes, their lengths, and the values.
+    """The array in an idx file, which has two zero bytes, a type, the number of axes, their lengths, and the values.
 
     >>> parse("labels", bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 0, 9]))
     array([7, 0, 9], dtype=uint8)
     """
     if contents[:3] != b"\0\0\x08":
-        raise DataError(f"{name} must start as an idx file of bytes, got {contents[:3].hex(' ')}.")
+        raise DataError(f"{name} must start with 00 00 08, like every idx file of bytes, got {contents[:3].hex(' ')}.")
     start = 4 + 4 * contents[3]
     shape = tuple(int(length) for length in np.frombuffer(contents[4:start], ">u4"))
     if len(contents) - start != prod(shape):

@@ -32,14 +32,14 @@ FILES: dict[str, Files] = {
 
 
 def load(name: str, folder: Path | str | None = None, /, **options: Any) -> Dataset | Federation:
-    """The dataset of this name, downloaded first if it is nowhere to be found.
+    """The dataset of this name, downloaded first if its files are missing.
 
     Args:
-        name: one of `DATASETS`; or the path of a `.npz` file, see `npz`; or `package.module:object`, a function that
-            returns a `Dataset`, or a `Federation` if it knows the clients too. The folder of the module may stand
-            before it: `folder/package.module:object`.
-        folder: where to look for the files first; otherwise in the one that the environment variable FEDFV_DATA names.
-        options: arguments of that function, by name.
+        name: one of `DATASETS`; or the path of a `.npz` file, see `npz`; or the import path `package.module:object` of
+            a function that returns a `Dataset`, or a `Federation` if it knows the clients too. The folder of the
+            module may stand before the import path: `folder/package.module:object`.
+        folder: the folder that is searched first; the default is the environment variable FEDFV_DATA.
+        options: keyword arguments of the function.
 
     >>> load("fashion-tops").class_names
     ('T-shirt', 'pullover', 'shirt')
@@ -56,24 +56,24 @@ def load(name: str, folder: Path | str | None = None, /, **options: Any) -> Data
 
 
 def fetch(name: str, folder: Path | str | None = None, watch: Watch = unwatched) -> dict[str, Path]:
-    """Where each file of one of the `DATASETS` is, after a download if need be; all are checked.
+    """The path of each file of one of the `DATASETS`, downloaded if it is missing; all contents are checked.
 
     Args:
         name: one of `DATASETS`.
-        folder: where to look for the files first.
-        watch: is called now and then with how far a download is.
+        folder: the folder that is searched first.
+        watch: a callback that regularly gets the progress of a download.
 
     >>> list(fetch("fashion-tops"))
     ['images', 'pixels']
     """
     files = _files(name)
-    found = locate(files, folder, watch)
+    paths = locate(files, folder, watch)
     read(files, folder)
-    return found
+    return paths
 
 
 def is_missing(name: str, folder: Path | str | None = None) -> bool:
-    """Whether some files of a data set are nowhere, so that `load` would download them.
+    """Whether some files of a dataset are missing, so that `load` would download them.
 
     >>> is_missing("fashion-tops"), is_missing("mine.npz")
     (False, False)
@@ -82,7 +82,7 @@ def is_missing(name: str, folder: Path | str | None = None) -> bool:
 
 
 def check(name: str, folder: Path | str | None = None) -> dict[str, Literal["ok", "missing", "wrong"]]:
-    """Whether each file of one of the `DATASETS` is there and is the published one; nothing is downloaded.
+    """Whether each file of one of the `DATASETS` exists and is the published one; nothing is downloaded.
 
     >>> check("fashion-tops")
     {'images': 'ok', 'pixels': 'ok'}
@@ -92,7 +92,7 @@ def check(name: str, folder: Path | str | None = None) -> dict[str, Literal["ok"
 
 def _files(name: str) -> Files:
     if name not in FILES:
-        raise DataError(f"unknown dataset '{name}'; those with files to fetch and check: {', '.join(FILES)}.")
+        raise DataError(f"unknown dataset '{name}'; datasets with files to fetch and check: {', '.join(FILES)}.")
     return FILES[name]
 
 
@@ -101,7 +101,7 @@ def _call(name: str, options: dict[str, Any]) -> Dataset | Federation:
     try:
         result = function(**options)
     except Exception as error:
-        raise DataError(f"dataset {name!r} must return a Dataset or a Federation, but: {told(error)}.") from error
+        raise DataError(f"dataset {name!r} must return a Dataset or a Federation, but raised {told(error)}.") from error
     if not isinstance(result, Dataset | Federation):
         raise DataError(f"dataset {name!r} must return a Dataset or a Federation, got {type(result).__name__}.")
     return result

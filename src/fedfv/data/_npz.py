@@ -1,4 +1,4 @@
-"""Datasets of one's own, in one file."""
+"""Datasets of users, each in one file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +15,9 @@ def npz(path: Path | str) -> Dataset:
     """The dataset in a file of `numpy.savez`.
 
     Args:
-        path: of a file with `inputs`, numbers that are used as they are, in float32; `targets`, whole numbers from 0,
-            or text, whose values in sorted order become the classes and their names; and any further arrays with a
-            value for each row, such as `client`, for `ByColumn`.
+        path: the file. Its array `inputs` has numbers, which are only converted to float32; `targets` has whole
+            numbers from 0, or strings, whose sorted values become the classes and their names. Any further arrays have
+            a value for each row, such as `client` for `ByColumn`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -31,7 +31,7 @@ def npz(path: Path | str) -> Dataset:
         raise DataError(f"'inputs' of {path} must be finite numbers with a row for each example, got {_kind(inputs)}.")
     if targets.dtype.kind not in "iuUS" or targets.ndim != 1 or targets.size == 0:
         raise DataError(
-            f"'targets' of {path} must be whole numbers, one for each example, or text, got {_kind(targets)}."
+            f"'targets' of {path} must be a whole number or a string for each example, got {_kind(targets)}."
         )
     class_names: tuple[str, ...] = ()
     if targets.dtype.kind == "S":
@@ -52,12 +52,14 @@ def npz(path: Path | str) -> Dataset:
 
 
 def read_arrays(path: Path | str, needed: Sequence[str]) -> dict[str, np.ndarray]:
-    """All arrays in a file of `numpy.savez`, among them the needed ones."""
+    """All arrays in a file of `numpy.savez`; refuses a file without the needed ones."""
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:  # TypeError: it is one array of numpy.save
-        raise DataError(f"{path} must be a file of numpy.savez without Python objects, but: {error}.") from error
+    except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:  # TypeError: a file of numpy.save
+        raise DataError(
+            f"{path} must be a file of numpy.savez without Python objects, but reading it failed: {error}."
+        ) from error
     if missing := [name for name in needed if name not in arrays]:
         raise DataError(f"{path} must contain '{missing[0]}', got {', '.join(arrays) or 'nothing'}.")
     return arrays

@@ -1,4 +1,4 @@
-"""What a partition is, and the share of a client's rows that it trains on."""
+"""The interface of a partition, and the shares of a client's rows for training, validation and test."""
 
 from typing import Any, Protocol
 
@@ -15,11 +15,11 @@ FRACTIONS: Fractions = (0.8, 0.1, 0.1)
 
 
 class Partition(Protocol):
-    """Says which rows of a dataset each client has; implemented by frozen dataclasses of their options.
+    """Assigns the rows of a dataset to clients; each partition is a frozen dataclass of its options.
 
-    The result depends on the options and the arguments alone. A partition with a field `fractions` says how each
-    client's rows are split into training, validation and test, else `FRACTIONS` does. A partition that decides this
-    itself returns three `Index` objects instead of one.
+    The result depends on the options and the arguments alone. Its field `fractions`, if there is one, says how
+    each client's rows are split into training, validation and test; the default is `FRACTIONS`. A partition that splits
+    the rows itself returns three `Index` objects instead of one.
 
     >>> from dataclasses import dataclass
     >>> import torch
@@ -36,12 +36,12 @@ class Partition(Protocol):
     """
 
     def __call__(self, dataset: Dataset, seed: int) -> Index | Parts:
-        """The rows of each client; `seed` is the experiment's."""
+        """The rows of each client; `seed` is the seed of the experiment."""
         ...
 
 
 def fractions_of(partition: object) -> Fractions:
-    """The shares for training, validation and test that a partition asks for, else `FRACTIONS`.
+    """The shares for training, validation and test that a partition sets, or else `FRACTIONS`.
 
     >>> fractions_of(object())
     (0.8, 0.1, 0.1)
@@ -51,11 +51,11 @@ def fractions_of(partition: object) -> Fractions:
 
 
 def check_fractions(fractions: Any) -> None:
-    """Refuses shares that do not add up, or leave nothing to train or to test on."""
+    """Refuses shares that do not add up to 1, or leave nothing for training or for test."""
     three = isinstance(fractions, tuple | list) and len(fractions) == 3
     numbers = three and all(isinstance(share, int | float) for share in fractions)
     if not numbers or min(fractions[0], fractions[2]) <= 0 or fractions[1] < 0 or abs(sum(fractions) - 1) > 1e-9:
         raise ValueError(
-            f"`fractions` for training, validation and test must add up to 1, with something to train and test on, "
+            f"`fractions` for training, validation and test must add up to 1, and only validation may be 0, "
             f"got {fractions}."
         )

@@ -1,4 +1,4 @@
-"""What each client trains on, and what it is measured on."""
+"""Splits the rows of each client into training, validation and test."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -24,15 +24,15 @@ def federate(
     seed: int = 0,
     names: tuple[str, ...] = (),
 ) -> Federation:
-    """The dataset in the hands of clients, each with rows for training, validation and test.
+    """The dataset distributed over clients, each with rows for training, validation and test.
 
     Args:
         dataset: all examples.
-        partition: which of them each client has; as a partition, or as the rows that one gave. One `Index` is split at
-            random, three are taken as they are.
-        fractions: of each client's rows, for training, validation and test; by default what the partition says.
-        seed: of the partition and of the split.
-        names: of the clients, if not those of the partition.
+        partition: a partition, or the rows that a partition returned. One `Index` is split at random; three are used
+            without a further split.
+        fractions: shares of each client's rows for training, validation and test; None for those of the partition.
+        seed: the seed of the partition and of the split.
+        names: the names of the clients; the default is those of the partition.
 
     >>> dataset = Dataset(torch.zeros(40, 1), torch.arange(40) % 2, num_classes=2)
     >>> federation = federate(dataset, Index.of([torch.arange(10), torch.arange(10, 40)]))
@@ -43,7 +43,7 @@ def federate(
     if isinstance(rows, Index):
         rows = split(rows, fractions_of(partition) if fractions is None else fractions, seed)
     elif not isinstance(rows, tuple) or [isinstance(part, Index) for part in rows] != [True] * 3:
-        raise ValueError(f"`partition` must give an Index, or three of them in a tuple, got {type(rows).__name__}.")
+        raise ValueError(f"`partition` must return an Index, or a tuple of three, got {type(rows).__name__}.")
     return Federation(dataset.inputs, dataset.targets, *rows, dataset.num_classes, names or rows[0].names)
 
 
@@ -64,7 +64,7 @@ def split(partition: Index, fractions: Fractions = FRACTIONS, seed: int = 0) -> 
 
 
 def cut(partition: Index, fractions: Fractions = FRACTIONS) -> Parts:
-    """Training, validation and test rows of each client: the first train, the next are for test, the last validate.
+    """Training, validation and test rows of each client: first those for training, then test, then validation.
 
     >>> train, validation, test = cut(Index.of([torch.arange(10)]))
     >>> train[0], validation[0], test[0]
@@ -88,17 +88,17 @@ def cut(partition: Index, fractions: Fractions = FRACTIONS) -> Parts:
 
 
 def save_partition(path: Path | str, federation: Federation) -> None:
-    """Write which rows each client has for training, validation and test, without the examples."""
+    """Writes the rows of each client for training, validation and test to a file, without the examples."""
     arrays = {"names": np.array(federation.names, dtype=np.str_)}
     for part in PARTS:
         index: Index = getattr(federation, part)
         arrays |= {f"{part}_rows": index.rows.numpy(), f"{part}_offsets": index.offsets.numpy()}
-    with Path(path).open("wb") as file:  # numpy would add .npz to a path without
+    with Path(path).open("wb") as file:  # numpy would add .npz to a path without this suffix
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def load_partition(path: Path | str) -> Parts:
-    """Training, validation and test rows of each client, as `save_partition` wrote them; the names are in each.
+    """Training, validation and test rows of each client, as `save_partition` wrote them; each `Index` has the names.
 
     >>> from tempfile import TemporaryDirectory
     >>> dataset = Dataset(torch.zeros(20, 1), torch.arange(20) % 2, num_classes=2)
@@ -119,13 +119,13 @@ def load_partition(path: Path | str) -> Parts:
 
 
 def _share(sizes: Int[Tensor, " N"], fraction: float) -> Int[Tensor, " N"]:
-    # Rounded down; the little that is added is for fractions like .7 + .2, which is just below .9.
+    # Rounded down; the small number is for fractions like 0.7 + 0.2, which is just below 0.9.
     return (sizes.double() * fraction + 1e-9).long()
 
 
 def _between(index: Index, starts: Int[Tensor, " N"], ends: Int[Tensor, " N"]) -> Index:
-    """The rows of each client from one place to another in `index.rows`."""
+    """The rows of each client between two positions in `index.rows`."""
     sizes = ends - starts
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(dim=0)])
-    places = torch.repeat_interleave(starts - offsets[:-1], sizes) + torch.arange(int(offsets[-1]))
-    return Index(index.rows[places], offsets, index.names)
+    positions = torch.repeat_interleave(starts - offsets[:-1], sizes) + torch.arange(int(offsets[-1]))
+    return Index(index.rows[positions], offsets, index.names)

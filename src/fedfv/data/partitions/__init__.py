@@ -1,6 +1,6 @@
 """Partitions: each is a frozen dataclass of its options, and a function of a dataset and a seed.
 
-All but `FromFile`, which does what its file says, give every row to exactly one client.
+All partitions give every row to exactly one client, except `FromFile`, which follows its file.
 """
 
 from typing import Any

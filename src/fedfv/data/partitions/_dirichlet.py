@@ -14,15 +14,15 @@ from fedfv.seeding import rng
 
 @dataclass(frozen=True, kw_only=True)
 class Dirichlet:
-    """Each class shared out among the clients in random proportions.
+    """Each class distributed over the clients in random proportions.
 
-    The proportions are drawn from a symmetric Dirichlet distribution. A client with fewer than `min_size` rows is
-    filled up with random rows of clients that have more.
+    The proportions are drawn from a symmetric Dirichlet distribution. A client with fewer than `min_size` rows
+    gets random rows of clients that have more.
 
     Args:
-        concentration: near 0 each class has few owners, at infinity all clients are alike.
-        min_size: rows that each client has at least.
-        seed: of the draw, instead of the experiment's.
+        concentration: near 0 each class belongs to few clients; towards infinity all clients become alike.
+        min_size: the least number of rows of a client.
+        seed: the seed of the draw; None for the seed of the experiment.
 
     >>> dataset = Dataset(torch.zeros(90, 1), torch.arange(90) % 3, num_classes=3)
     >>> bool((Dirichlet(num_clients=5, concentration=0.1)(dataset, seed=0).sizes >= 10).all())
@@ -56,10 +56,10 @@ class Dirichlet:
 
 
 def _fill_up(owners: Rows, num_clients: int, min_size: int, random: np.random.Generator) -> None:
-    """Change some owners, so that each has at least `min_size` places; the places are in random order."""
+    """Changes the owners of some rows, so that each client has at least `min_size`; the rows are in random order."""
     sizes = np.bincount(owners, minlength=num_clients)
-    wanting = np.maximum(min_size - sizes, 0)
+    missing = np.maximum(min_size - sizes, 0)
     order = np.argsort(owners, kind="stable")
     rank = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    spare = order[rank >= min_size]  # whoever gives from these keeps enough
-    owners[random.choice(spare, wanting.sum(), replace=False)] = np.repeat(np.arange(num_clients), wanting)
+    spare = order[rank >= min_size]  # without these rows, their owners still have enough
+    owners[random.choice(spare, missing.sum(), replace=False)] = np.repeat(np.arange(num_clients), missing)

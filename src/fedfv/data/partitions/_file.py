@@ -10,7 +10,7 @@ from fedfv.data._split import load_partition
 
 @dataclass(frozen=True, kw_only=True)
 class FromFile:
-    """As a file of `fedfv partition --out` says.
+    """The partition in a file of `fedfv partition --out`.
 
     The file also says which rows are for training, validation and test, so there are no fractions.
 

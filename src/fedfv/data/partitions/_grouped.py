@@ -12,7 +12,7 @@ from fedfv.data.partitions._rows import grouped
 
 @dataclass(frozen=True, kw_only=True)
 class OneClassEach:
-    """A client for each class that has rows, with all of them in their order.
+    """One client for each class that has rows; the client has all of these rows, in their order.
 
     Nothing is random.
 
@@ -36,7 +36,7 @@ class OneClassEach:
 
 @dataclass(frozen=True, kw_only=True)
 class ByColumn:
-    """A client for each value of a column of the dataset, in sorted order and named by it.
+    """One client for each value of a column of the dataset; clients are sorted and named by the value.
 
     Nothing is random.
 

@@ -13,10 +13,10 @@ from fedfv.seeding import rng
 
 @dataclass(frozen=True, kw_only=True)
 class IID:
-    """Rows at random, in parts that are equal up to one row.
+    """Rows at random; the sizes of the clients differ by at most one row.
 
     Args:
-        seed: of the draw, instead of the experiment's.
+        seed: the seed of the draw; None for the seed of the experiment.
 
     >>> import torch
     >>> IID(num_clients=2)(Dataset(torch.zeros(5, 1), torch.zeros(5).long(), num_classes=1), seed=0).sizes
@@ -44,9 +44,9 @@ class Unequal:
     The number of rows that a client has beyond `min_size` follows a log-normal distribution.
 
     Args:
-        spread: standard deviation of the logarithm; with 0 all clients are equal, up to one row.
-        min_size: rows that each client has at least.
-        seed: of the draw, instead of the experiment's.
+        spread: standard deviation of the logarithm; with 0 the sizes differ by at most one row.
+        min_size: the least number of rows of a client.
+        seed: the seed of the draw; None for the seed of the experiment.
 
     >>> import torch
     >>> dataset = Dataset(torch.zeros(99, 1), torch.zeros(99).long(), num_classes=1)

@@ -1,4 +1,4 @@
-"""Rows in the hands of clients, from arrays."""
+"""Builds an `Index` from arrays."""
 
 from typing import Any
 
@@ -19,6 +19,6 @@ def grouped(owners: Rows, num_clients: int, names: tuple[str, ...] = ()) -> Inde
 
 
 def dealt(rows: Rows, sizes: Sizes, names: tuple[str, ...] = ()) -> Index:
-    """The first rows for the first client, the next for the second, and so on."""
+    """The first rows go to the first client, the next rows to the second, and so on."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     return Index(torch.from_numpy(rows), torch.from_numpy(offsets), names)

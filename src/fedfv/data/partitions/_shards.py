@@ -13,13 +13,13 @@ from fedfv.seeding import rng
 
 @dataclass(frozen=True, kw_only=True)
 class LabelShards:
-    """Rows sorted by class and cut into shards; each client gets some at random (the paper's).
+    """Rows sorted by class and cut into shards; each client gets some shards at random (the paper's partition).
 
     The shards are equal (McMahan et al., AISTATS 2017), or differ by one row if the rows do not divide evenly.
 
     Args:
-        seed: of the draw, instead of the experiment's; then all seeds of an experiment share one partition, as in the
-            paper.
+        seed: the seed of the draw; None for the seed of the experiment. With a number, all seeds of an experiment share
+            one partition, as in the paper.
 
     >>> import torch
     >>> dataset = Dataset(torch.zeros(8, 1), torch.tensor([0, 1, 0, 1, 0, 1, 0, 1]), num_classes=2)
@@ -43,7 +43,7 @@ class LabelShards:
         bounds = np.arange(num_shards + 1) * len(dataset) // num_shards
         shards = rng(own_seed(self.seed, seed), "partition", "label_shards").permutation(num_shards)
         sizes = np.diff(bounds)[shards]
-        # Where each shard's rows are in the sorted order, the shards one after the other as they were drawn.
+        # Positions of the rows in the sorted order, shard by shard in the order in which the shards were drawn.
         places = np.repeat(bounds[shards] - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(dataset))
         rows = np.argsort(dataset.targets.numpy(), kind="stable")[places]
         return dealt(rows, sizes.reshape(self.num_clients, self.shards_per_client).sum(axis=1))
