@@ -115,7 +115,7 @@ def test_resume_refuses_other_data(tmp_path: Path, data: Path) -> None:
     before = records_of(tmp_path / "run")
     arrays = dict(np.load(data))
     np.savez(data, **{**arrays, "targets": np.roll(arrays["targets"], 1)})
-    with pytest.raises(ConfigError, match=r"run was begun with other data: .*; restore what there was to go on, or"):
+    with pytest.raises(ConfigError, match=r"run was begun with other data: .*; restore the original to go on, or"):
         run(small(data), tmp_path / "run")
     assert records_of(tmp_path / "run") == before
     np.savez(data, **arrays)
@@ -135,7 +135,7 @@ def test_resume_refuses_another_model(tmp_path: Path, data: Path, monkeypatch: p
     interrupted(experiment, tmp_path / "run")
     monkeypatch.setattr(module, "WIDTH", 7)
     with pytest.raises(
-        ConfigError, match=r"another model: `0.weight float32 5x8` was there, and now there is `0.weight float32 7x8`"
+        ConfigError, match=r"another model: the array `0.weight float32 5x8` is now `0.weight float32 7x8`"
     ):
         run(experiment, tmp_path / "run")
     monkeypatch.setattr(module, "WIDTH", 5)

@@ -165,7 +165,7 @@ def test_a_disk_that_takes_no_more_is_an_error_that_keeps_the_records(tmp_path: 
     whole = records_of(tmp_path / "reference")
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) * 3 // 4, limit[1]))
-        with pytest.raises(RunError, match=r"records.jsonl cannot be written .* what was written before is kept\."):
+        with pytest.raises(RunError, match=r"records.jsonl cannot be written .* earlier files and records are kept\."):
             run(experiment, tmp_path / "run")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)

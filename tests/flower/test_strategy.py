@@ -378,7 +378,7 @@ def test_a_directory_of_another_network_is_refused(tmp_path: Path) -> None:
     run(make_strategy(directory=tmp_path / "run"), make_grid(), 1)
     other = ArrayRecord(build_model("mlp", (6,), 3, seed=0, hidden=[7]).double().state_dict())
     with pytest.raises(
-        ConfigError, match=r"another model: `1.weight float64 5x6` was there, and now there is `1.weight float64 7x6`"
+        ConfigError, match=r"another model: the array `1.weight float64 5x6` is now `1.weight float64 7x6`"
     ):
         make_strategy(directory=tmp_path / "run").start(make_grid(), other, 2)
 

@@ -1,4 +1,4 @@
-"""What is kept of a run: a directory, and the records in it. Both drivers of a rule write it; reports read it."""
+"""Run directories and the records in them. Both drivers of a rule write them; reports read them."""
 
 from fedfv._extras import comes_with
 

@@ -1,4 +1,4 @@
-"""The run directory: the only code that reads or writes it."""
+"""The run directory, which only this module reads and writes."""
 
 import contextlib
 import itertools
@@ -31,24 +31,24 @@ EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT, DIVERGED, LOCK = (
     "diverged.txt",
     "run.lock",
 )
-_BEFORE_EXPERIMENT = {LOCK, ENVIRONMENT, f".{ENVIRONMENT}.new", f".{EXPERIMENT}.new"}  # of a run that is being made
+_BEFORE_EXPERIMENT = {LOCK, ENVIRONMENT, f".{ENVIRONMENT}.new", f".{EXPERIMENT}.new"}  # files of an unfinished creation
 Complete = Callable[[dict[str, Any]], dict[str, Any]]
 
 _PACKAGES = ("fedfv", "torch", "numpy", "numba", "piqp")
 
 
 class RunDirectory:
-    """Where a run keeps what it was asked for, what it found, and where it is.
+    """The directory of a run, with its settings, results and checkpoint.
 
-    - `experiment.toml`, what was asked for; a directory belongs to one experiment.
-    - `records.jsonl`, what was found: raw values of each client, a line for each round and one before the first.
-    - `checkpoint.safetensors`, where it is: a complete server, written whole or not at all. Nothing in it can be run.
-    - `environment.json`, with what it was made.
-    - `diverged.txt`, if the run ended because numbers were no longer finite: a sentence that says where.
-    - `run.lock`, locked while a process writes to the directory.
+    - `experiment.toml`: the settings; a directory belongs to one experiment.
+    - `records.jsonl`: the results, as raw values of each client; a line for each round and one before the first.
+    - `checkpoint.safetensors`: a complete server, written whole or not at all, without executable code.
+    - `environment.json`: the software and the platform of the run.
+    - `diverged.txt`: a sentence that says where numbers became NaN or infinite, if the run ended for this reason.
+    - `run.lock`: locked while a process writes to the directory.
 
-    Records hold no times, so that those of a run that was cut off and resumed are those of one that was not. Anybody
-    may read at any time. Only the process inside `own` writes.
+    Records hold no times, so a resumed run has the same records as an uninterrupted one. Every process may read at any
+    time. Only the process inside `own` writes.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -58,7 +58,7 @@ class RunDirectory:
     def create(
         cls, path: str | os.PathLike[str], settings: dict[str, Any], complete: Complete = lambda tables: tables
     ) -> "RunDirectory":
-        """The directory of a run of these settings, made if it is not there."""
+        """The directory of a run with these settings, created if it is missing."""
         with cls.own(path, settings, complete) as directory:
             return directory
 
@@ -67,15 +67,15 @@ class RunDirectory:
     def own(
         cls, path: str | os.PathLike[str], settings: dict[str, Any], complete: Complete = lambda tables: tables
     ) -> Iterator["RunDirectory"]:
-        """The directory of a run of these settings, in which nobody else can write meanwhile.
+        """The directory of a run with these settings, in which no other process can write meanwhile.
 
-        A directory of other settings is refused, except that one may ask for another number of rounds, as long as it is
-        not below the rounds that are on the record.
+        A directory with other settings is refused. Only the number of rounds may differ, as long as it is not below the
+        number of recorded rounds.
 
         Args:
-            path: of the directory, which need not be there.
-            settings: what is run, as tables.
-            complete: spells out the defaults that an earlier version did not yet write into `experiment.toml`.
+            path: the directory, which may be missing.
+            settings: the settings of the run, as tables.
+            complete: adds the defaults that an earlier version did not yet write into `experiment.toml`.
         """
         directory = cls(path)
         directory.refuse_another(settings, complete)
@@ -88,9 +88,9 @@ class RunDirectory:
             yield directory
 
     def refuse_another(self, settings: dict[str, Any], complete: Complete = lambda tables: tables) -> None:
-        """Raises a `ConfigError` if the directory cannot become, or go on with, a run of these settings."""
+        """Raises a `ConfigError` if the directory cannot start or resume a run with these settings."""
         if not self.has(EXPERIMENT):
-            if self.path.is_dir() and not {each.name for each in self.path.iterdir()} <= _BEFORE_EXPERIMENT:
+            if self.path.is_dir() and not {file.name for file in self.path.iterdir()} <= _BEFORE_EXPERIMENT:
                 raise ConfigError(f"{self.path} is not empty and holds no run; choose another directory.")
             return
         differing, done = _differences(complete(self.settings()), settings), self.rounds_done()
@@ -98,26 +98,26 @@ class RunDirectory:
             already = f"; {done} rounds are done" if differing == ["`rounds`"] else ""
             raise ConfigError(
                 f"{self.path} holds another experiment (it differs in {', '.join(differing)}{already}); "
-                f"choose another directory, or delete that one."
+                f"choose another directory, or delete this one."
             )
 
     def has(self, name: str) -> bool:
-        """Whether it has a file of this name."""
+        """Whether the directory has a file of this name."""
         return (self.path / name).is_file()
 
     def settings(self) -> dict[str, Any]:
-        """The settings of the run, as tables; nothing that they name is imported."""
+        """The settings of the run, as tables; objects that they name are not imported."""
         if not self.has(EXPERIMENT):
             raise ConfigError(f"{self.path} holds no run: there is no {EXPERIMENT} in it.")
         return tomllib.loads((self.path / EXPERIMENT).read_text())
 
     def environment(self) -> dict[str, Any]:
-        """With what it was made."""
+        """The software and the platform of the run."""
         environment: dict[str, Any] = json.loads((self.path / ENVIRONMENT).read_text())
         return environment
 
     def records(self) -> list[Record]:
-        """Everything on the record; a last line that was cut off while it was written is left out."""
+        """All records; an incomplete last line is left out."""
         if not self.has(RECORDS):
             return []
         lines = (self.path / RECORDS).read_bytes().split(b"\n")[:-1]
@@ -127,26 +127,26 @@ class RunDirectory:
             raise RunError(f"{self.path / RECORDS} cannot be read: {error}.") from None
 
     def rounds_done(self) -> int:
-        """How many rounds are on the record, from its end alone."""
+        """The number of recorded rounds; only the end of the file is read."""
         if not self.has(RECORDS):
             return 0
         with open(self.path / RECORDS, "rb") as file:
             end = file.seek(0, os.SEEK_END)
             for start in (max(0, end - (1 << power)) for power in range(12, 64)):
                 file.seek(start)
-                *lines, _ = file.read().split(b"\n")  # what comes after the last line is not written to its end
+                *lines, _ = file.read().split(b"\n")  # text after the last line break is an incomplete line
                 if start == 0 or len(lines) > 1:
                     return Record.from_json(lines[-1]).rounds_done if lines else 0
         raise AssertionError
 
     def append(self, record: Record) -> None:
-        """One more line."""
+        """Appends one line to the records."""
         line = record.to_json().encode() + b"\n"
         with _explained(f"{self.path / RECORDS} cannot be written"), open(self.path / RECORDS, "ab") as file:
             file.write(line)
 
     def load(self) -> dict[str, Tensor] | None:
-        """The tensors of the checkpoint, None if there is none."""
+        """The tensors of the checkpoint; None if there is no checkpoint."""
         path = self.path / CHECKPOINT
         if not path.is_file():
             return None
@@ -159,11 +159,11 @@ class RunDirectory:
         return tensors
 
     def resume(self, fingerprint: Fingerprint) -> dict[str, Tensor] | None:
-        """As `load`, for the owner; later records are dropped, since they come again.
+        """Like `load`, for the owner; drops later records, since the resumed run writes them again.
 
         Args:
-            fingerprint: of what a run depends on beside its settings, as in its first record. A run that was begun
-                with another one is refused.
+            fingerprint: the inputs of the run beside its settings, as in its first record. A run that was begun with
+                another fingerprint is refused.
         """
         tensors = self.load()
         if tensors is not None:
@@ -176,17 +176,17 @@ class RunDirectory:
         return (self.path / DIVERGED).read_text().strip() if self.has(DIVERGED) else None
 
     def diverge(self, sentence: str) -> None:
-        """Marks the run as one that cannot go on."""
+        """Marks the run as diverged: it cannot go on."""
         self._replace(DIVERGED, f"{sentence}\n".encode())
 
     def save(self, tensors: dict[str, Tensor]) -> None:
-        """Replaces the checkpoint, at once."""
-        # Tensors that share memory (the mean and the parameters before the first round) are not written twice by name.
+        """Replaces the checkpoint, atomically."""
+        # safetensors refuses tensors that share memory, as the mean and the parameters do before the first round.
         apart = {name: tensor.contiguous().clone() if tensor.ndim else tensor for name, tensor in tensors.items()}
         self._replace(CHECKPOINT, save(apart))
 
     def _keep_records(self, rounds: int) -> None:
-        """Drops what was recorded after so many rounds, and what was not written to its end."""
+        """Drops the records after this number of rounds, and an incomplete last line."""
         if self.has(RECORDS):
             whole = (self.path / RECORDS).read_bytes()
             lines = whole.splitlines(keepends=True)
@@ -202,13 +202,13 @@ class RunDirectory:
         if begun is None:  # written by a version without fingerprints
             return
         if begun.data is not None and begun.data != fingerprint.data:
-            what = "other data: the examples, or who holds which of them, are not the same"
+            what = "other data: the examples, or their distribution over clients, have changed"
         elif begun.model != fingerprint.model:
             what = f"another model: {_first_difference(begun.model, fingerprint.model)}"
         else:
             return
         raise ConfigError(
-            f"{self.path} was begun with {what}; restore what there was to go on, or choose another directory."
+            f"{self.path} was begun with {what}; restore the original to go on, or choose another directory."
         )
 
     def _replace(self, name: str, contents: bytes) -> None:
@@ -235,7 +235,7 @@ def _environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Of the checkout that this code is in, with a mark if it was changed; None if it was installed from elsewhere."""
+    """The commit of this code, with a mark if there are changes; None if the code is not in a checkout."""
     if shutil.which("git") is None:
         return None
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
@@ -243,21 +243,21 @@ def _commit() -> str | None:
 
 
 def _differences(first: dict[str, Any], second: dict[str, Any], prefix: str = "") -> list[str]:
-    found: list[str] = []
+    differing: list[str] = []
     for key in sorted(first.keys() | second.keys()):
         one, other = first.get(key), second.get(key)
         if isinstance(one, dict) and isinstance(other, dict):
-            found += _differences(one, other, f"{prefix}{key}.")
+            differing += _differences(one, other, f"{prefix}{key}.")
         elif one != other:
-            found.append(f"`{prefix}{key}`")
-    return found
+            differing.append(f"`{prefix}{key}`")
+    return differing
 
 
 def _first_difference(begun: list[str], now: list[str]) -> str:
-    """Two layouts, lists of arrays in words, where they first differ."""
+    """The first difference between two layouts, which are lists of descriptions of arrays."""
     for one, other in itertools.zip_longest(begun, now, fillvalue="nothing"):
         if one != other:
-            return f"`{one}` was there, and now there is `{other}`"
+            return f"the array `{one}` is now `{other}`"
     raise AssertionError
 
 
@@ -266,4 +266,4 @@ def _explained(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(f"{what} ({error.strerror or error}); what was written before is kept.") from None
+        raise RunError(f"{what} ({error.strerror or error}); earlier files and records are kept.") from None

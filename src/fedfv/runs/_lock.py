@@ -1,4 +1,4 @@
-"""One process at a time. The operating system releases a lock when its process ends, however that happens."""
+"""A lock for one process at a time. The operating system releases it when its process ends, for whatever reason."""
 
 import os
 import time
@@ -10,18 +10,18 @@ from filelock import FileLock, Timeout
 
 from fedfv.errors import RunError
 
-_PATIENCE = 2.0  # seconds for a process that has the lock to write its id, which it does next
+_PATIENCE = 2.0  # seconds to wait until the process that has the lock has written its id
 
 
 @contextmanager
 def held(file: Path, what: str) -> Iterator[None]:
-    """Holds the lock `file`, or raises a `RunError` that names the process which holds it.
+    """Holds the lock `file`, or raises a `RunError` that names the process that holds it.
 
-    The file stays when the lock is released: to delete it would let two processes lock two files of one name.
+    The file stays when the lock is released: if it were deleted, two processes could lock two files of one name.
 
     Args:
-        file: contains the id of the process that locked it last; its folder is made if it is not there.
-        what: the subject of the error's sentence.
+        file: contains the id of the process that locked it last; its folder is created if it is missing.
+        what: the subject of the error message.
     """
     lock = FileLock(file)
     try:
@@ -30,7 +30,7 @@ def held(file: Path, what: str) -> Iterator[None]:
         file.write_text(f"{os.getpid()}\n")
     except Timeout:
         raise RunError(
-            f"{what} is in use by {_owner(file)}; wait until that has finished, or choose another directory."
+            f"{what} is in use by {_owner(file)}; wait until this process has finished, or choose another directory."
         ) from None
     except OSError as error:
         lock.release()

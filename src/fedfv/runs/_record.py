@@ -1,4 +1,4 @@
-"""The lines of `records.jsonl`, whose keys only this module names; docs/records.md describes them for others."""
+"""The lines of `records.jsonl`. Their keys are only in this module; docs/records.md describes them for users."""
 
 import dataclasses
 import json
@@ -12,17 +12,17 @@ from fedfv.core import Replies
 from fedfv.lens import Lens
 
 FORMAT = 1
-"""The version of the format, in the first line of a run; runs from before there were versions have none."""
+"""The version of the format, in the first line of a run; the oldest runs have no version."""
 
-_DIGITS = 4  # of the numbers under the lens
+_DIGITS = 4  # digits of the numbers in a lens entry
 
 Numbers = list[float | None]
-"""A number for each of all clients; None for a client that has none."""
+"""A number for each of all clients; may be None for a client."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """How a model serves each of all clients, on one part of their examples."""
+    """The loss and accuracy of a model for each of all clients, on one part of their examples."""
 
     losses: Numbers
     accuracies: Numbers
@@ -30,16 +30,16 @@ class Scores:
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """What decides a run beside its settings, since files and functions that the settings name can change."""
+    """The inputs of a run beside its settings, since files and functions that the settings name can change."""
 
-    model: list[str]  # each array in words, see `layer`
-    data: str | None = None  # a digest of the examples, and of who holds which of them
-    test: str | None = None  # the same of the test examples alone
+    model: list[str]  # a description of each array, see `layer`
+    data: str | None = None  # a digest of the examples and of their distribution over clients
+    test: str | None = None  # the same digest of the test examples alone
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """Who the clients are; in the first record only."""
+    """A description of the clients, in the first record only."""
 
     names: list[str] = field(default_factory=list)  # empty if clients have no names
     sizes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)  # by part: train, validation, test
@@ -48,21 +48,21 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class External:
-    """What a rule removed from its direction for clients of one past round."""
+    """The part that a rule removed from its direction for clients of one past round."""
 
     round: int  # counted from 0
     clients: list[int]
-    share: float  # of the length that the direction had
+    share: float  # length of this part, relative to the direction before the removal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """A round under the conflict lens, see `fedfv.lens.Lens`, in numbers of a few digits."""
+    """The lens entry of a round: a `fedfv.lens.Lens` in numbers of a few digits."""
 
     clients: list[int]
     lengths: list[float]
     shown: list[int]  # the clients in the matrix of cosines
-    cosines: list[float]  # above the diagonal of that matrix, row by row
+    cosines: list[float]  # the entries of this matrix above the diagonal, row by row
     before: list[float]
     after: list[float]
     direction: float
@@ -77,7 +77,7 @@ class Look:
         above = torch.triu_indices(len(lens.shown), len(lens.shown), offset=1)
         return cls(
             clients=lens.clients.tolist(),
-            lengths=[float(f"{each:.{_DIGITS}g}") for each in lens.lengths.tolist()],
+            lengths=[float(f"{length:.{_DIGITS}g}") for length in lens.lengths.tolist()],
             shown=lens.clients[lens.shown].tolist(),
             cosines=_rounded(lens.cosines[above[0], above[1]]),
             before=_rounded(lens.before),
@@ -87,22 +87,22 @@ class Look:
             projected=None if lens.projected is None else _rounded(lens.projected),
             kept=lens.kept.tolist(),
             external=[
-                External(round=each.round, clients=each.clients.tolist(), share=round(each.share, _DIGITS))
-                for each in lens.external
+                External(round=past.round, clients=past.clients.tolist(), share=round(past.share, _DIGITS))
+                for past in lens.external
             ],
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is known after some rounds: one line of `records.jsonl`."""
+    """The results after some number of rounds: one line of `records.jsonl`."""
 
     rounds_done: int
     opening: Opening | None = None
-    replied: list[int] | None = None  # the clients whose replies the rule saw; None before the first round
-    train_losses: list[float] = field(default_factory=list)  # as they replied, like all that follows up to `rejected`
+    replied: list[int] | None = None  # the clients whose replies the rule got; None before the first round
+    train_losses: list[float] = field(default_factory=list)  # in the order of `replied`, as in `measured`
     measured: Mapping[str, list[float]] = field(default_factory=dict)
-    rejected: list[tuple[int, str]] = field(default_factory=list)  # clients on a network, and what was wrong
+    rejected: list[tuple[int, str]] = field(default_factory=list)  # clients on a network, with the kind of error
     lens: Look | None = None
     test: Scores | None = None
     validation: Scores | None = None
@@ -121,7 +121,7 @@ class Record:
         )
 
     def to_json(self) -> str:
-        """One line, without its end; what is empty is left out.
+        """The record as one line, without a line break; fields with their default value are left out.
 
         >>> Record(rounds_done=2, replied=[]).to_json()
         '{"rounds_done":2,"replied":[]}'
@@ -133,7 +133,7 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str | bytes) -> "Record":
-        """The record of a line, also of one from before the format had a version.
+        """The record of a line; a line without a format version is read too.
 
         >>> Record.from_json('{"round":3,"replied":[1],"train_losses":[0.5]}').rounds_done
         3
@@ -152,7 +152,7 @@ class Record:
 
 
 def layer(name: str, dtype: object, shape: Sequence[int]) -> str:
-    """One array of a model in words: its name, type and shape, for the fingerprint of a run.
+    """A description of one array of a model, for the fingerprint of a run: its name, type and shape.
 
     >>> layer("fc.weight", torch.float32, (3, 784))
     'fc.weight float32 3x784'
@@ -162,18 +162,18 @@ def layer(name: str, dtype: object, shape: Sequence[int]) -> str:
 
 def _opening(table: dict[str, Any]) -> Opening:
     """Takes the fields of an opening out of the table of a record."""
-    found = {key: table.pop(key) for key in ("names", "sizes", "fingerprint") if key in table}
-    if "fingerprint" in found:
-        found["fingerprint"] = Fingerprint(**found["fingerprint"])
-    return Opening(**found)
+    fields = {key: table.pop(key) for key in ("names", "sizes", "fingerprint") if key in table}
+    if "fingerprint" in fields:
+        fields["fingerprint"] = Fingerprint(**fields["fingerprint"])
+    return Opening(**fields)
 
 
 def _look(**table: Any) -> Look:
-    return Look(**{**table, "external": [External(**each) for each in table.get("external", [])]})
+    return Look(**{**table, "external": [External(**past) for past in table.get("external", [])]})
 
 
 def _from_format_0(table: dict[str, Any]) -> dict[str, Any]:
-    """The table of a line without a version, as it would be written now."""
+    """The table of a line without a version, in the current format."""
     table = {"rounds_done": table.pop("round"), **table}
     if "accuracies" in table:
         table["test"] = {"losses": table.pop("losses"), "accuracies": table.pop("accuracies")}
@@ -181,19 +181,19 @@ def _from_format_0(table: dict[str, Any]) -> dict[str, Any]:
         table["measured"] = {"accuracies": table.pop("train_accuracies")}
     if "external" in table.get("lens", {}):
         names = ("round", "clients", "share")
-        table["lens"]["external"] = [dict(zip(names, each, strict=True)) for each in table["lens"]["external"]]
+        table["lens"]["external"] = [dict(zip(names, past, strict=True)) for past in table["lens"]["external"]]
     return table
 
 
 def _table(value: Any) -> dict[str, Any]:
-    """The fields of an object without those that have their default."""
-    values = [(each, getattr(value, each.name)) for each in dataclasses.fields(value)]
-    return {each.name: found for each, found in values if found != _default(each)}
+    """The fields of an object, without those that have their default value."""
+    entries = {entry.name: (getattr(value, entry.name), _default(entry)) for entry in dataclasses.fields(value)}
+    return {name: current for name, (current, default) in entries.items() if current != default}
 
 
-def _default(each: "dataclasses.Field[Any]") -> Any:
-    return each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+def _default(entry: "dataclasses.Field[Any]") -> Any:
+    return entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
 
 
 def _rounded(values: torch.Tensor) -> list[float]:
-    return [round(each, _DIGITS) for each in values.tolist()]
+    return [round(value, _DIGITS) for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""What every driver of a rule does to keep its run."""
+"""Records and checkpoints of a run, for every driver of a rule."""
 
 import time
 from typing import Any
@@ -15,8 +15,8 @@ class Recorder:
 
     Args:
         place: the directory.
-        rule: whose state a checkpoint has.
-        fingerprint: of what the run depends on beside its settings.
+        rule: the rule whose state a checkpoint has.
+        fingerprint: the inputs of the run beside its settings.
         save_after: seconds between two checkpoints; 0 for one after each round.
     """
 
@@ -26,10 +26,10 @@ class Recorder:
         self.place, self._rule, self._fingerprint = place, rule, fingerprint
         self._save_after = _SAVE_AFTER if save_after is None else save_after
         self._saved = time.monotonic()
-        self._server: ServerState[Any] | None = None  # after the last round on the record
+        self._server: ServerState[Any] | None = None  # after the last recorded round
 
     def resume(self) -> ServerState[Any] | None:
-        """The server where the run was cut off, None for a run that has not begun; refuses other data or models."""
+        """The server at the last checkpoint, None for a run that has not begun; refuses other data or models."""
         tensors = self.place.resume(self._fingerprint)
         self._server = None if tensors is None else from_tensors(self._rule, tensors)
         return self._server
@@ -41,18 +41,18 @@ class Recorder:
         test: Scores | None = None,
         validation: Scores | None = None,
     ) -> None:
-        """Records how the initial model serves the clients."""
+        """Writes the first record, with the scores of the initial model."""
         self.add(server, Record(rounds_done=0, opening=opening, test=test, validation=validation), save=True)
 
     def add(self, server: ServerState[Any], record: Record, *, save: bool = False) -> None:
-        """Records a round, and saves the server if that is asked for or due."""
+        """Records a round, and saves a checkpoint if `save` is true or one is due."""
         self.place.append(record)
         self._server = server
         if save or time.monotonic() >= self._saved + self._save_after:
             self.save()
 
     def save(self) -> None:
-        """Saves the server after the last round on the record."""
+        """Saves a checkpoint of the server after the last recorded round."""
         if self._server is not None:
             self.place.save(to_tensors(self._server))
         self._saved = time.monotonic()
