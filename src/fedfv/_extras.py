@@ -10,7 +10,7 @@ class MissingExtraError(ImportError):
 
 @contextmanager
 def comes_with(extra: str) -> Iterator[None]:
-    """Context in which a failed import raises a `MissingExtraError` that names the extra with the dependency.
+    """Context in which a failed import raises a `MissingExtraError` that names the extra to install.
 
     >>> with comes_with("reports"):
     ...     import no_such_module

@@ -18,5 +18,5 @@ def rng(seed: int, *address: int | str) -> np.random.Generator:
     array([34, 39, 47])
     """
     parts = tuple(part if isinstance(part, str) else int(part) for part in (seed, *address))
-    digest = hashlib.sha256(repr(parts).encode()).digest()  # repr() keeps 1 and "1", and the parts, apart
+    digest = hashlib.sha256(repr(parts).encode()).digest()  # repr() separates the parts, and 1 from "1"
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest)))

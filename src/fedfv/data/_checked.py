@@ -17,7 +17,7 @@ OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzm
 
 
 class DataError(ValueError):
-    """A file of a dataset is missing, incomplete, or not what it should be."""
+    """A file of a dataset is missing, incomplete or wrong."""
 
 
 def contents(path: Path, digest: str, called: str = "") -> bytes:

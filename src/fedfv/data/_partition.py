@@ -17,9 +17,9 @@ FRACTIONS: Fractions = (0.8, 0.1, 0.1)
 class Partition(Protocol):
     """Assigns the rows of a dataset to clients; each partition is a frozen dataclass of its options.
 
-    The result depends on the options and the arguments alone. Its field `fractions`, if there is one, says how
-    each client's rows are split into training, validation and test; the default is `FRACTIONS`. A partition that splits
-    the rows itself returns three `Index` objects instead of one.
+    The result depends on the options and the arguments alone. A field `fractions` of the partition says how each
+    client's rows are split into training, validation and test; without this field, `FRACTIONS` does. A partition that
+    splits the rows itself returns three `Index` objects instead of one.
 
     >>> from dataclasses import dataclass
     >>> import torch

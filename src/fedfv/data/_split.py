@@ -64,7 +64,7 @@ def split(partition: Index, fractions: Fractions = FRACTIONS, seed: int = 0) -> 
 
 
 def cut(partition: Index, fractions: Fractions = FRACTIONS) -> Parts:
-    """Training, validation and test rows of each client: first those for training, then test, then validation.
+    """Training, validation and test rows of each client: the first, the last and the middle rows, in this order.
 
     >>> train, validation, test = cut(Index.of([torch.arange(10)]))
     >>> train[0], validation[0], test[0]

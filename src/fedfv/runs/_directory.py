@@ -31,7 +31,7 @@ EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT, DIVERGED, LOCK = (
     "diverged.txt",
     "run.lock",
 )
-_BEFORE_EXPERIMENT = {LOCK, ENVIRONMENT, f".{ENVIRONMENT}.new", f".{EXPERIMENT}.new"}  # files of an unfinished creation
+_BEFORE_EXPERIMENT = {LOCK, ENVIRONMENT, f".{ENVIRONMENT}.new", f".{EXPERIMENT}.new"}  # files that precede the settings
 Complete = Callable[[dict[str, Any]], dict[str, Any]]
 
 _PACKAGES = ("fedfv", "torch", "numpy", "numba", "piqp")

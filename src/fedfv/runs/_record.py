@@ -17,7 +17,7 @@ FORMAT = 1
 _DIGITS = 4  # digits of the numbers in a lens entry
 
 Numbers = list[float | None]
-"""A number for each of all clients; may be None for a client."""
+"""A number, or None, for each of all clients."""
 
 
 @dataclass(frozen=True, kw_only=True)
