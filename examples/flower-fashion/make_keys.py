@@ -4,7 +4,7 @@
 
 - `ca.crt` is the certificate of the authority that signs the server's certificate; every machine gets it;
 - `server.crt` and `server.key` stay on the machine of the SuperLink;
-- `node-K` and `node-K.pub` are the keys of node K: the private one goes to its machine only, the public one is registered.
+- `node-K` and `node-K.pub` are keys of a node: the private one goes to its machine only, the public one is registered.
 """
 
 import argparse
