@@ -1,7 +1,7 @@
-# `make test` and `make reproduce` set themselves up: all they need is Python 3.11 or newer with pip.
+# Every target sets up its environment itself and needs only Python 3.11 or newer with pip.
 PYTHON ?= python3
 BIN := .venv/bin
-# Threads of torch that wait let others have the core.
+# Waiting threads of torch leave the core to other processes.
 export OMP_WAIT_POLICY ?= passive
 
 .PHONY: test lint unit integration deployment slow coverage flower bench guard reproduce docs clean
@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY ?= passive
 test: lint unit integration
 
 .venv/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedfv needs Python 3.11 or newer; name one with make PYTHON=...")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedfv needs Python 3.11 or newer; choose one with make PYTHON=...")'
 	$(PYTHON) -m venv .venv
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
@@ -29,7 +29,7 @@ unit: .venv/.ready
 integration: .venv/.ready
 	$(BIN)/pytest -m integration
 
-# Flower for real: a SuperLink and SuperNodes on loopback.
+# Tests with real Flower processes: a SuperLink and SuperNodes on loopback.
 deployment: .venv/.ready
 	$(BIN)/pytest -m deployment
 
@@ -37,31 +37,31 @@ deployment: .venv/.ready
 slow: .venv/.ready
 	$(BIN)/pytest -m slow
 
-# What the unit and integration shelves run of the package, by lines and branches.
+# Lines and branches of the package that the unit and integration shelves reach.
 coverage: .venv/.ready
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -m 'not deployment and not slow'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-# fedfv beside its peers, into docs/performance.md; leave the machine alone meanwhile.
+# Compares fedfv with its peers and fills docs/performance.md; the machine should be idle otherwise.
 bench: .venv/.ready
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/write_performance.py
 
-# Fails if something has become much slower than recorded.
+# Fails if a part has become much slower than recorded.
 guard: .venv/.ready
 	$(BIN)/python benchmarks/guard.py
 
-# Table 3 of the paper, every cell beside the printed one, with the data that come with the package.
+# Reproduces Table 3 of the paper, with every cell beside the printed one; the data come with the package.
 reproduce: .venv/.ready
 	$(BIN)/fedfv reproduce table3
 
-# The federation of Table 3 over a network of this machine's own, beside the simulator.
+# Runs the federation of Table 3 over the local network interface, and compares it with the simulator.
 flower: .venv/.ready
 	$(BIN)/python examples/flower-fashion/loopback.py
 
-# docs/reproduction.md and its figures, from results/.
+# Fills docs/reproduction.md and draws its figures from results/.
 docs: .venv/.ready
 	$(BIN)/python scripts/fill_reproduction.py
 

@@ -1,9 +1,9 @@
-"""How much FedFV costs on the server, as ratios that are measured in one run.
+"""Measures what FedFV costs on the server, as ratios to simpler operations.
 
     python benchmarks/aggregation.py [--big]
 
-Each time is compared with a simpler pass over the same numbers, measured alternately with it, so that a slow machine or
-a busy minute changes both. Extra memory is what the peak of a process of its own rises by during one call (on Linux).
+Each time is compared with that of a simpler pass over the same numbers. Both are measured alternately, so that a slow
+or busy machine affects both. Extra memory is the increase of peak memory in one call, in a separate process (on Linux).
 """
 
 import argparse
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # must be set before torch is imported
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ def random_matrix(m: int, d: int) -> Tensor:
 
 
 def full_history(rule: FedFV, m: int, d: int) -> History:
-    """The state after `tau` rounds of m clients each, none of which replied twice."""
+    """The state after `tau` rounds of m clients each; no client replied twice."""
     state = rule.init((rule.tau + 1) * m, d)
     for round in range(rule.tau):
         _, state = rule(make_replies(random_matrix(m, d), round), state)
@@ -54,13 +54,13 @@ def full_history(rule: FedFV, m: int, d: int) -> History:
 
 
 def ratio(work: Callable[[], object], floor: Callable[[], object], repetitions: int) -> tuple[float, float, float]:
-    """Median time of `work`, of `floor`, and the median of their ratios, in pairs one right after the other."""
+    """Median time of `work`, median time of `floor`, and median of their ratios; each pair is measured back to back."""
     work(), floor()
     pairs = []
     for _ in range(repetitions):
         times = []
         for function in (work, floor):
-            time.sleep(0.03)  # torch's threads spin for a while after their work: none may run into the other's time
+            time.sleep(0.03)  # torch's threads spin for a while after their work and would slow down the next function
             begin = time.perf_counter()
             function()
             times.append(time.perf_counter() - begin)
@@ -87,14 +87,14 @@ def without_history(m: int, d: int) -> tuple[Callable[[], object], Callable[[], 
 
 
 def extra_memory(m: int, d: int, tau: int, mapped: str | None) -> int:
-    """Bytes that the peak of this process rises by in one call; everything else is there, and compiled, before."""
+    """The increase of peak memory of this process during one call, in bytes, after a warm-up that compiles all code."""
     rule = FedFV(alpha=0.1, tau=tau)
     small = full_history(rule, m, 5000)
     rule(make_replies(random_matrix(m, 5000), tau), small)
     state = full_history(rule, m, d)
     replies = make_replies(MappedMatrix(mapped) if mapped else random_matrix(m, d), tau)
-    ctypes.CDLL(None).malloc_trim(0)  # what was freed before must not hide what is needed now
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    ctypes.CDLL(None).malloc_trim(0)  # memory that was freed earlier would hide the memory of the call
+    Path("/proc/self/clear_refs").write_text("5")  # resets the recorded peak
     before = resident_memory("VmRSS")
     rule(replies, state)
     return resident_memory("VmHWM") - before
@@ -122,7 +122,7 @@ def write_big_matrix(path: Path, m: int, d: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--big", action="store_true", help="also 32 x 100 million numbers in a file (12.8 GB, minutes)")
+    parser.add_argument("--big", action="store_true", help="add 32 x 100 million numbers in a file (12.8 GB, minutes)")
     parser.add_argument("--extra-memory", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.extra_memory:
@@ -132,7 +132,7 @@ def main() -> None:
 
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     times = [
-        ("m=10 d=660,000 tau=10, 100 rows remembered", "reading the 110 rows", 3, with_history(10, 660_000, 10), 41),
+        ("m=10 d=660,000 tau=10, 100 remembered rows", "reading the 110 rows", 3, with_history(10, 660_000, 10), 41),
         ("m=100 d=1,000,000 tau=0", "updates @ updates.T in float32", 4, without_history(100, 1_000_000), 7),
         ("m=1000 d=10,000 tau=0", "updates @ updates.T in float32", 10, without_history(1000, 10_000), 7),
     ]
@@ -140,14 +140,14 @@ def main() -> None:
         seconds, floor_seconds, times_floor = ratio(work, floor, repetitions)
         print(
             f"FedFV {name}: {seconds * 1e3:.1f} ms = {times_floor:.2f} x {floor_name} ({floor_seconds * 1e3:.1f} ms),"
-            f" at most {target} wanted"
+            f" target at most {target}"
         )
     for m, d, tau in [(10, 660_000, 10), (10, 20_000_000, 0), (100, 1_000_000, 0), (20, 5_000_000, 3)]:
         matrix = 4 * m * d
         extra, allowed = extra_memory_elsewhere(m, d, tau), max(0.15 * matrix, 64e6)
         print(
             f"FedFV m={m} d={d:,} tau={tau}: {extra / 1e6:.0f} MB extra ="
-            f" {extra / matrix:.0%} of the updates' {matrix / 1e6:.0f} MB, at most {allowed / 1e6:.0f} MB wanted"
+            f" {extra / matrix:.0%} of the {matrix / 1e6:.0f} MB of updates, target at most {allowed / 1e6:.0f} MB"
         )
     if options.big:
         m, d = 32, 100_000_000
@@ -157,7 +157,7 @@ def main() -> None:
             begin = time.perf_counter()
             extra = extra_memory_elsewhere(m, d, 0, path)
             seconds = time.perf_counter() - begin
-        print(f"FedFV m={m} d={d:,} in a file: {extra / 1e6:.0f} MB extra, at most 1000 MB wanted; {seconds:.0f} s")
+        print(f"FedFV m={m} d={d:,} in a file: {extra / 1e6:.0f} MB extra, target at most 1000 MB; {seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""fedfv beside its peers: the same work on the same data, in turns, one process at a time.
+"""Compares fedfv with its peers: the same work on the same data, in turns, one process at a time.
 
     python benchmarks/compare.py [--out benchmarks/results.json] [--quick]
 
-Each peer gets an environment of its own under `.bench/`, from `peers/NAME.txt`. One that cannot be installed, or is not
-done in time, is named with the reason.
+Each peer gets its own virtual environment under `.bench/`, from `peers/NAME.txt`. For a peer that cannot be installed,
+or does not finish in time, the results contain the reason.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # must be set before torch is imported
 
 import numpy as np
 import torch
@@ -34,9 +34,9 @@ PEERS = HERE / "peers"
 ENVIRONMENTS = HERE.parent / ".bench"
 
 NAMES = ("flgo", "torchjd", "flower", "pfl")
-PRODUCTS = ("flgo", "torchjd", "flwr", "ray", "pfl")  # of all that is pinned, those that are compared
+PRODUCTS = ("flgo", "torchjd", "flwr", "ray", "pfl")  # the pinned packages whose versions are reported
 
-# m, d and the taus; FLGo keeps each update as a module, so what it can hold is less.
+# m, d and the values of tau. FLGo keeps each update as a module, so it fits fewer of them into memory.
 AGGREGATIONS = [
     (3, 660_000, (0,)),
     (10, 660_000, (0, 1, 10)),
@@ -47,17 +47,17 @@ AGGREGATIONS = [
     (100, 100_000, (0,)),
     (500, 10_000, (0,)),
 ]
-FAMOUS = (10, 660_000, 10)  # of these the case that is looked at more closely
+FAMOUS = (10, 660_000, 10)  # the case that is examined in more detail
 QUICK = [(10, 660_000, (0, 10))]
-ROUNDS = {"cifar10": (11, 10), "mnist": (1, 3), "small": (1, 2)}  # warm-up, measured
+ROUNDS = {"cifar10": (11, 10), "mnist": (1, 3), "small": (1, 2)}  # numbers of warm-up rounds and of measured rounds
 TURNS = 2
-PATIENCE = 300.0  # seconds for one process
-SHORT = 90.0  # for one that takes ten seconds or more each time
-THREADS: list[dict[str, Any]] = [{"threads": 1}, {"threads": os.cpu_count()}]  # FLGo's default is one
+PATIENCE = 300.0  # time limit of one process in seconds
+SHORT = 90.0  # time limit of a process in which each repetition takes ten seconds or more
+THREADS: list[dict[str, Any]] = [{"threads": 1}, {"threads": os.cpu_count()}]  # the default of FLGo is one thread
 
 
 class Peers:
-    """The environments, and what is run in them."""
+    """The virtual environments of the peers, and the processes that run in them."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.left_out: dict[str, str] = {}
@@ -68,13 +68,13 @@ class Peers:
     def _install(self, name: str) -> None:
         folder = ENVIRONMENTS / name
         python = folder / "bin/python"
-        wanted = (PEERS / f"{name}.txt").read_text()
+        requirements = (PEERS / f"{name}.txt").read_text()
         ready = folder / "ready.txt"
-        if not ready.is_file() or ready.read_text() != wanted:
+        if not ready.is_file() or ready.read_text() != requirements:
             print(f"setting up {name} ...", flush=True)
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
             install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]
-            # The peer's own pins, not those of this project.
+            # The peer's own pinned versions apply, not those of this project.
             environment = {key: value for key, value in os.environ.items() if key != "PIP_CONSTRAINT"}
             done = subprocess.run(
                 [*install, str(PEERS / f"{name}.txt")], capture_output=True, text=True, env=environment, timeout=1200
@@ -82,11 +82,11 @@ class Peers:
             if done.returncode:
                 self.left_out[name] = f"cannot be installed: {done.stderr.strip().splitlines()[-1]}"
                 return
-            ready.write_text(wanted)
+            ready.write_text(requirements)
         self.pythons[name] = python
 
     def run(self, name: str, task: str, *, patience: float = PATIENCE, **parameters: Any) -> dict[str, Any]:
-        """What a worker measured, with the time of its whole process; or why there is nothing."""
+        """The measurements of a worker, with the time of its whole process; or the reason why it failed."""
         command = [str(self.pythons[name]), str(PEERS / f"{name}_worker.py"), task, json.dumps(parameters)]
         begin = time.perf_counter()
         try:
@@ -95,50 +95,51 @@ class Peers:
             return {"failed": f"not finished in {patience:.0f} s"}
         whole = time.perf_counter() - begin
         if done.returncode:
-            return {"failed": (done.stderr.strip().splitlines() or ["no word"])[-1][:200]}
-        found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-        return found | {"process": whole}
+            return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1][:200]}
+        measured: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        return measured | {"process": whole}
 
     def in_turns(self, names: Sequence[str], task: str, turns: int, **parameters: Any) -> dict[str, Any]:
-        """Of each the median of all repetitions, the smallest and the largest median of a turn, and the peak memory.
+        """For each peer the median of all repetitions, the range of the medians of its turns, and the peak memory.
 
-        A peer that can be run in several ways goes on in the one that was best in the first turn.
+        A peer with several configurations uses the one that was fastest in the first turn.
         """
         names = [name for name in names if name in self.pythons]
-        best, found = dict[str, dict[str, Any]](), dict[str, list[dict[str, Any]]]()
+        best, results = dict[str, dict[str, Any]](), dict[str, list[dict[str, Any]]]()
         for name in names:
             ways = THREADS if name == "flgo" and "threads" not in parameters else [{}]
-            tried = [(self._told_run(name, task, parameters | way), way) for way in ways]
-            first, best[name] = min(tried, key=lambda each: statistics.median(each[0].get("seconds", [math.inf])))
-            found[name] = [first]
+            tried = [(self._logged_run(name, task, parameters | way), way) for way in ways]
+            first, best[name] = min(tried, key=lambda result: statistics.median(result[0].get("seconds", [math.inf])))
+            results[name] = [first]
         for name in names * (turns - 1):
-            if "failed" not in found[name][-1]:
-                found[name].append(self._told_run(name, task, parameters | best[name]))
-        return {name: _summary(found[name]) | best[name] for name in names}
+            if "failed" not in results[name][-1]:
+                results[name].append(self._logged_run(name, task, parameters | best[name]))
+        return {name: _summary(results[name]) | best[name] for name in names}
 
-    def _told_run(self, name: str, task: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        found = self.run(name, task, **parameters)
-        told = found.get("failed") or f"{statistics.median(found['seconds']) * 1e3:.1f} ms, {found['peak_mb']:.0f} MB"
-        print(f"{task} {parameters}: {name} {told}", flush=True)
-        return found
+    def _logged_run(self, name: str, task: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        result = self.run(name, task, **parameters)
+        text = result.get("failed")
+        text = text or f"{statistics.median(result['seconds']) * 1e3:.1f} ms, {result['peak_mb']:.0f} MB"
+        print(f"{task} {parameters}: {name} {text}", flush=True)
+        return result
 
 
 def _summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
-    if failed := [each["failed"] for each in turns if "failed" in each]:
+    if failed := [turn["failed"] for turn in turns if "failed" in turn]:
         return {"failed": failed[0]}
-    medians = [statistics.median(each["seconds"]) for each in turns]
+    medians = [statistics.median(turn["seconds"]) for turn in turns]
     return {
-        "median": statistics.median(second for each in turns for second in each["seconds"]),
+        "median": statistics.median(seconds for turn in turns for seconds in turn["seconds"]),
         "low": min(medians),
         "high": max(medians),
-        "process": statistics.median(each["process"] for each in turns),
-        "peak_mb": max(each["peak_mb"] for each in turns),
+        "process": statistics.median(turn["process"] for turn in turns),
+        "peak_mb": max(turn["peak_mb"] for turn in turns),
     }
 
 
 def aggregation(peers: Peers, turns: int, cases: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[dict[str, Any]]:
-    """FedFV against FLGo's and, without a memory, TorchJD's PCGrad; and against one reading of the same numbers."""
-    found = []
+    """Our FedFV against FLGo's, against TorchJD's PCGrad if tau is 0, and against one pass over the same numbers."""
+    results = []
     for m, d, taus in cases:
         for tau in taus:
             names = ["fedfv", "flgo", *(["torchjd"] if tau == 0 else [])]
@@ -150,15 +151,15 @@ def aggregation(peers: Peers, turns: int, cases: Sequence[tuple[int, int, tuple[
                 times = peers.in_turns(["flgo"], "aggregation", 1, **case, **once)
             times = peers.in_turns(names, "aggregation", turns, **case, repetitions=5) | times
             reading = peers.in_turns(["fedfv"], "reading", 1, **case, repetitions=15)
-            found.append({**case, "peers": times, "reading": reading["fedfv"]["median"]})
+            results.append({**case, "peers": times, "reading": reading["fedfv"]["median"]})
             if (m, d, tau) == FAMOUS:
                 bare = peers.in_turns(["flgo"], "aggregation", turns, **case, repetitions=5, bare=True)
-                found[-1]["bare"] = bare.get("flgo")
-    return found
+                results[-1]["bare"] = bare.get("flgo")
+    return results
 
 
 def growth(peers: Peers) -> list[dict[str, Any]]:
-    """How the cost of ours grows with the number of all clients."""
+    """The cost of our FedFV for growing numbers of all clients."""
     case = {"m": 10, "d": 100_000, "tau": 10}
     return [
         {
@@ -170,24 +171,24 @@ def growth(peers: Peers) -> list[dict[str, Any]]:
 
 
 def rounds(peers: Peers, turns: int) -> dict[str, Any]:
-    """Whole rounds of all; and of ours what they are made of, beside their arithmetic at the machine's rate."""
-    found = {}
+    """Whole rounds of all peers; for ours also the parts, compared with their arithmetic at the machine's rate."""
+    results = {}
     for workload, (warmup, measured) in ROUNDS.items():
         case = {"workload": workload, "warmup": warmup, "rounds": measured}
         times = peers.in_turns(["fedfv", "flgo", "flower", "pfl"], "rounds", turns, **case)
         plain = peers.in_turns(["fedfv"], "rounds", turns, **case, plain=True)["fedfv"]
-        found[workload] = {"peers": times, "plain": plain, "profile": profile(peers, turns + 1, case)}
-    return found
+        results[workload] = {"peers": times, "plain": plain, "profile": profile(peers, turns + 1, case)}
+    return results
 
 
 def profile(peers: Peers, turns: int, case: dict[str, Any]) -> dict[str, float]:
-    """Medians of the parts of our round, and of its ratio to the floor that was measured right after it."""
-    found: dict[str, list[float]] = {}
+    """Median times of the parts of our round, and the median ratio of a round to the floor measured right after it."""
+    times: dict[str, list[float]] = {}
     for _ in range(turns):
         for name, seconds in peers.run("fedfv", "profile", **case)["seconds"].items():
-            found.setdefault(name, []).extend(seconds)
-    medians = {name: statistics.median(seconds) for name, seconds in found.items()}
-    ratios = [whole / floor for whole, floor in zip(found["round"], found["floor"], strict=True)]
+            times.setdefault(name, []).extend(seconds)
+    medians = {name: statistics.median(seconds) for name, seconds in times.items()}
+    ratios = [whole / floor for whole, floor in zip(times["round"], times["floor"], strict=True)]
     print(f"profile {case}: {medians}, {statistics.median(ratios):.2f} floors", flush=True)
     return medians | {"floors": statistics.median(ratios)}
 
@@ -206,15 +207,15 @@ def job(peers: Peers, turns: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "table3.npz"
         np.savez(data, **arrays)
-        peers.run("fedfv", "job", data=str(data), rounds=2)  # our loops are compiled once for an installation
+        peers.run("fedfv", "job", data=str(data), rounds=2)  # our loops are compiled once per installation
         case = {"data": str(data), "rounds": 201}
-        found = peers.in_turns(["fedfv", "pfl"], "job", turns, **case)
-        found |= peers.in_turns(["flgo"], "job", 1, **case, threads=1)  # measured: more make no clear difference
-        return found | peers.in_turns(["flower"], "job", 1, **case)
+        results = peers.in_turns(["fedfv", "pfl"], "job", turns, **case)
+        results |= peers.in_turns(["flgo"], "job", 1, **case, threads=1)  # more threads made no clear difference
+        return results | peers.in_turns(["flower"], "job", 1, **case)
 
 
 def scale(peers: Peers) -> dict[str, Any]:
-    """A crowd of clients, and updates that are larger than the memory that is used for them."""
+    """Many clients, and updates that are larger than the memory that the process uses."""
     case = {"workload": "crowd", "warmup": 1, "rounds": 3, "tau": 1}
     crowd = peers.in_turns(["fedfv", "pfl"], "rounds", 1, **case)
     plain = peers.in_turns(["fedfv"], "rounds", 1, **case, plain=True)["fedfv"]
@@ -222,13 +223,13 @@ def scale(peers: Peers) -> dict[str, Any]:
 
 
 def versions() -> list[str]:
-    """What is compared, as it is pinned."""
+    """The pinned versions of the compared packages."""
     pins = [line.strip() for name in NAMES for line in (PEERS / f"{name}.txt").read_text().splitlines()]
     return [pin.replace("==", " ") for pin in pins if pin.partition("==")[0] in PRODUCTS]
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """The machine on which the numbers were measured."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -246,7 +247,7 @@ def machine() -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
-    parser.add_argument("--quick", action="store_true", help="one turn of a few cases, to see that all of it runs")
+    parser.add_argument("--quick", action="store_true", help="run one turn of a few cases, as a check that all works")
     arguments = parser.parse_args()
     begin = time.monotonic()
     peers = Peers(NAMES)
@@ -263,7 +264,7 @@ def main() -> None:
     }
     results["minutes"] = round((time.monotonic() - begin) / 60, 1)
     arguments.out.write_text(json.dumps(results, indent=1) + "\n")
-    print(f"{arguments.out}, after {results['minutes']} minutes")
+    print(f"Saved in {arguments.out} after {results['minutes']} minutes")
 
 
 if __name__ == "__main__":

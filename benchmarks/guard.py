@@ -1,10 +1,10 @@
-"""A guard against getting slower: a few ratios to what this machine does at best, in less than a minute.
+"""Guards against performance regressions with a few ratios to the best speed of this machine, in less than a minute.
 
     python benchmarks/guard.py [--record]
 
-Prints each ratio beside the recorded one, and fails if one is more than `GENEROUS` times as large: a machine that is
-busy with something else changes both sides of a ratio, so what is left is mostly ours. One thread, since two that wait
-for each other on a busy machine measure how busy it is.
+The script prints each ratio with the recorded one, and fails if one is more than `GENEROUS` times as large. Other load
+on the machine affects both sides of a ratio, so a change is mostly due to our code. The script uses one thread, since
+two threads that wait for each other would measure how busy the machine is.
 """
 
 import argparse
@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"  # before they are imported
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded
+os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"  # must be set before torch and numba are imported
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # must be set before torch is imported
 
 import torch
 
@@ -33,20 +33,20 @@ GENEROUS = 2.5
 
 
 def ratio(work: Callable[[], object], floor: Callable[[], object], repetitions: int) -> float:
-    """The median over pairs, each measured one right after the other."""
+    """The median ratio of the times of `work` and `floor`, which are measured back to back."""
     work(), floor()
-    found = []
+    ratios = []
     for _ in range(repetitions):
         begin = time.perf_counter()
         work()
         middle = time.perf_counter()
         floor()
-        found.append((middle - begin) / (time.perf_counter() - middle))
-    return statistics.median(found)
+        ratios.append((middle - begin) / (time.perf_counter() - middle))
+    return statistics.median(ratios)
 
 
 def aggregation() -> float:
-    """FedFV with ten clients and a hundred remembered updates, in readings of all of them."""
+    """The time of FedFV with ten clients and a hundred remembered updates, relative to one pass over all updates."""
     m, d, tau = 10, 660_000, 10
     rule = FedFV(alpha=0.1, tau=tau)
     state, matrices = rule.init((tau + 1) * m, d), []
@@ -66,29 +66,29 @@ def aggregation() -> float:
 
 
 def whole_round(workload: str, repetitions: int) -> float:
-    """A round of FedFV, in its arithmetic at the rate of a product of two matrices."""
+    """The time of a round of FedFV, relative to its arithmetic at the rate of a product of two matrices."""
     work, A = WORKLOADS[workload], torch.randn(2000, 2000)
-    going = round_of(workload, FedFV(alpha=0.1, tau=1))
-    return ratio(lambda: next(going), lambda: A @ A, repetitions) * 2 * 2000**3 / operations(work)
+    rounds = round_of(workload, FedFV(alpha=0.1, tau=1))
+    return ratio(lambda: next(rounds), lambda: A @ A, repetitions) * 2 * 2000**3 / operations(work)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="take what is measured now for the record")
+    parser.add_argument("--record", action="store_true", help="record the ratios that are measured now")
     begin = time.monotonic()
     record = parser.parse_args().record
-    found = {
+    measured = {
         "aggregation, readings of the data": aggregation(),
         "CIFAR-10 round, floors": whole_round("cifar10", 9),
         "MNIST round, floors": whole_round("mnist", 3),
         "round of 100 small clients, floors": whole_round("small", 9),
     }
     if record:
-        RECORD.write_text(json.dumps({name: round(value, 2) for name, value in found.items()}, indent=1) + "\n")
-    known = json.loads(RECORD.read_text())
-    slower = [name for name, value in found.items() if value > GENEROUS * known[name]]
-    for name, value in found.items():
-        print(f"{name}: {value:.2f}, recorded {known[name]:.2f}")
+        RECORD.write_text(json.dumps({name: round(value, 2) for name, value in measured.items()}, indent=1) + "\n")
+    recorded = json.loads(RECORD.read_text())
+    slower = [name for name, value in measured.items() if value > GENEROUS * recorded[name]]
+    for name, value in measured.items():
+        print(f"{name}: {value:.2f}, recorded {recorded[name]:.2f}")
     print(f"{time.monotonic() - begin:.0f} s")
     if slower:
         sys.exit(f"more than {GENEROUS} times as slow as recorded: {', '.join(slower)}")

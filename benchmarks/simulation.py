@@ -1,8 +1,8 @@
-"""How fast rounds are simulated, as ratios that are measured in one run.
+"""Measures how fast rounds are simulated, as ratios of times within one run.
 
     python benchmarks/simulation.py
 
-Data are random numbers of the right shape: what is measured does not depend on their values.
+The data are random numbers of the right shape: the times do not depend on the values.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # must be set before torch is imported
 
 import torch
 from torch import nn
@@ -31,10 +31,10 @@ from fedfv.simulation import simulate
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, evaluate, keep_freed_memory
 
 
-def random_federation(clients: int, each: int, tests: int, shape: tuple[int, ...], classes: int) -> Federation:
-    count = clients * (each + tests)
-    train = Index(torch.arange(clients * each), torch.arange(clients + 1) * each)
-    test = Index(torch.arange(clients * tests) + clients * each, torch.arange(clients + 1) * tests)
+def random_federation(clients: int, trains: int, tests: int, shape: tuple[int, ...], classes: int) -> Federation:
+    count = clients * (trains + tests)
+    train = Index(torch.arange(clients * trains), torch.arange(clients + 1) * trains)
+    test = Index(torch.arange(clients * tests) + clients * trains, torch.arange(clients + 1) * tests)
     nothing = Index(torch.zeros(0, dtype=torch.long), torch.zeros(clients + 1, dtype=torch.long))
     inputs, targets = torch.empty(count, *shape).normal_(), torch.randint(0, classes, (count,))
     return Federation(inputs, targets, train, nothing, test, classes)
@@ -45,7 +45,7 @@ def make(model: str, federation: Federation, **options: object) -> nn.Module:
 
 
 def median_seconds(*functions: Callable[[], object], repetitions: int) -> list[float]:
-    """Of each, measured in turns."""
+    """The median time of each function; the functions are measured in turns."""
     times: list[list[float]] = [[] for _ in functions]
     for function in functions:
         function()
@@ -58,7 +58,7 @@ def median_seconds(*functions: Callable[[], object], repetitions: int) -> list[f
 
 
 def cifar_round() -> None:
-    """A round of the paper's CIFAR-10 experiment, against its arithmetic at the rate of a plain matrix product."""
+    """A round of the paper's CIFAR-10 experiment, compared with its arithmetic at the rate of one matrix product."""
     federation = random_federation(100, 400, 50, (3072,), 10)
     model = make("mlp", federation, hidden=[200, 200])
     clients, rule, sample = (
@@ -67,7 +67,7 @@ def cifar_round() -> None:
         partial(Uniform(count=10), sizes=federation.train.sizes, seed=0),
     )
     rounds = simulate(clients, rule, sample, start(rule, 100, flatten(model)), 11)
-    *_, (server, *_) = rounds  # until there is as much to remember as there will be
+    *_, (server, *_) = rounds  # after these rounds the history is full
     chosen = sample(server.round)
     replies = clients(server.round, chosen, server.params, NO_BUFFERS)
     A = torch.randn(2000, 2000)
@@ -76,7 +76,7 @@ def cifar_round() -> None:
         _, direction, explanation = explained_step(rule, replies, server)
         return Record.of_round(1, replies, lens=Look.of(look(replies, direction, explanation))).to_json()
 
-    whole, aggregation, looked_at, product = median_seconds(
+    whole, aggregation, with_lens, product = median_seconds(
         lambda: step(rule, clients(server.round, chosen, server.params, NO_BUFFERS), server),
         lambda: step(rule, replies, server),
         step_and_look,
@@ -84,44 +84,44 @@ def cifar_round() -> None:
         repetitions=15,
     )
     layers = [(3072, 200), (200, 200), (200, 10)]
-    # Forward and the gradient of the weights in each layer, and that of the input in each but the first.
+    # Each layer has a forward pass and the gradient of its weights; all layers but the first have that of their inputs.
     work = 2 * 10 * 400 * (2 * sum(a * b for a, b in layers) + sum(a * b for a, b in layers[1:]))
     rate = 2 * 2000**3 / product
     floor = work / rate
     print(
         f"CIFAR-10 round, FedFV(0.1, 10): {whole * 1e3:.0f} ms = {whole / floor:.2f} x {floor * 1e3:.0f} ms, "
-        f"its {work / 1e9:.1f} GFLOP at {rate / 1e9:.0f} GFLOP/s; of it aggregation {aggregation * 1e3:.0f} ms; "
-        f"at most 1.8 wanted"
+        f"its {work / 1e9:.1f} GFLOP at {rate / 1e9:.0f} GFLOP/s (target at most 1.8 x); "
+        f"the aggregation takes {aggregation * 1e3:.0f} ms"
     )
-    lens = max(0.0, looked_at - aggregation)
+    lens = max(0.0, with_lens - aggregation)
     print(
-        f"The lens: {lens * 1e3:.1f} ms in a round that it looks at, {lens / whole:.1%} of it; "
-        f"with every tenth round looked at {lens / whole / 10:.2%}, less than 2 % wanted"
+        f"Lens: {lens * 1e3:.1f} ms in a round with a lens entry, {lens / whole:.1%} of the round; "
+        f"with an entry every ten rounds {lens / whole / 10:.2%}, target less than 2 %"
     )
 
 
 def batched_against_loop() -> None:
-    """The fast clients against the plain ones, a round of each."""
+    """One round of the batched clients, compared with one of the plain clients."""
     settings = [
         ("CIFAR-10, 10 x 400, MLP", 10, 400, (3072,), 10, "mlp", {"hidden": [200, 200]}, 1.0, 9),
         ("MNIST, 20 x 240, CNN", 20, 240, (1, 28, 28), 10, "paper-cnn", {}, 1.0, 3),
         ("Fashion-MNIST, 3 x 5600, softmax regression", 3, 5600, (784,), 3, "softmax-regression", {}, 1.0, 9),
         ("100 x 20, small MLP", 100, 20, (60,), 10, "mlp", {"hidden": [64, 32]}, 5.0, 9),
     ]
-    for name, m, each, shape, classes, kind, options, wanted, repetitions in settings:
-        federation = random_federation(m, each, 1, shape, classes)
+    for name, m, examples, shape, classes, kind, options, target, repetitions in settings:
+        federation = random_federation(m, examples, 1, shape, classes)
         model = make(kind, federation, **options)
         arguments = (0, torch.arange(m), flatten(model), NO_BUFFERS)
         plain, fast = (engine(federation, model, LocalSGD(lr=0.1)) for engine in (LoopClients, BatchedClients))
         loop, batched = median_seconds(partial(plain, *arguments), partial(fast, *arguments), repetitions=repetitions)
         print(
             f"{name}: batched {batched * 1e3:.0f} ms, loop {loop * 1e3:.0f} ms: {loop / batched:.1f} times as fast, "
-            f"at least {wanted:g} wanted"
+            f"target at least {target:g}"
         )
 
 
 def evaluation() -> None:
-    """All clients' test images, against one forward pass over them."""
+    """The evaluation of all clients' test images, compared with one forward pass over the images."""
     federation = random_federation(100, 1, 50, (3072,), 10)
     model = make("mlp", federation, hidden=[200, 200])
     images = federation.inputs[federation.test.rows]
@@ -133,7 +133,7 @@ def evaluation() -> None:
 
 
 def many_clients() -> None:
-    """10,000 clients of 20 examples, 100 in each of 100 rounds; prints the most memory that it ever held."""
+    """Runs 100 rounds with 100 of 10,000 clients of 20 examples each; prints the peak memory in GB."""
     federation = random_federation(10_000, 20, 5, (60,), 10)
     model = make("mlp", federation, hidden=[64, 32])
     clients, rule, sample = (
@@ -160,10 +160,10 @@ def main() -> None:
     batched_against_loop()
     evaluation()
     begin = time.perf_counter()
-    held = subprocess.run([sys.executable, __file__, "--many-clients"], capture_output=True, text=True, check=True)
+    process = subprocess.run([sys.executable, __file__, "--many-clients"], capture_output=True, text=True, check=True)
     print(
-        f"10,000 clients x 20, 100 a round, 100 rounds: {float(held.stdout):.2f} GB at most, "
-        f"{time.perf_counter() - begin:.0f} s with the start; less than 2 GB wanted"
+        f"10,000 clients of 20 examples, 100 per round, 100 rounds: peak memory {float(process.stdout):.2f} GB, "
+        f"target less than 2 GB; {time.perf_counter() - begin:.0f} s including the start of the process"
     )
 
 

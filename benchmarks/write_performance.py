@@ -1,4 +1,4 @@
-"""docs/performance.md and its figures, from benchmarks/results.json.
+"""Fills docs/performance.md and draws its figure from benchmarks/results.json.
 
 python benchmarks/write_performance.py
 """
@@ -26,10 +26,10 @@ COLOURS = {"fedfv": "#0072B2", "flgo": "#D55E00", "torchjd": "#009E73", "reading
 WORKLOADS = {"cifar10": "CIFAR-10", "mnist": "MNIST CNN", "small": "100 small clients"}
 
 
-def told(seconds: float) -> str:
-    """A time in the unit that suits it.
+def duration(seconds: float) -> str:
+    """A time as text in a suitable unit.
 
-    >>> told(0.0123), told(2.5), told(150.0)
+    >>> duration(0.0123), duration(2.5), duration(150.0)
     ('12.3 ms', '2.50 s', '150 s')
     """
     if seconds < 1:
@@ -37,13 +37,13 @@ def told(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
-def cell(found: dict[str, Any] | None, ours: float, measure: str = "median") -> str:
-    """A peer's time, and how many times ours it is."""
-    if found is None:
+def cell(times: dict[str, Any] | None, ours: float, measure: str = "median") -> str:
+    """A peer's time, and its ratio to ours."""
+    if times is None:
         return ""
-    if "failed" in found:
-        return str(found["failed"])
-    return f"{told(found[measure])} ({found[measure] / ours:.1f} x)"
+    if "failed" in times:
+        return str(times["failed"])
+    return f"{duration(times[measure])} ({times[measure] / ours:.1f} x)"
 
 
 def aggregation(results: dict[str, Any]) -> str:
@@ -53,56 +53,57 @@ def aggregation(results: dict[str, Any]) -> str:
         lines.append(
             [
                 f"{case['m']}, {case['d']:,}, {case['tau']}",
-                f"{told(ours['median'])} ({told(ours['low'])} to {told(ours['high'])})",
+                f"{duration(ours['median'])} ({duration(ours['low'])} to {duration(ours['high'])})",
                 f"{ours['median'] / case['reading']:.1f}",
                 cell(case["peers"].get("flgo"), ours["median"]),
                 cell(case["peers"].get("torchjd"), ours["median"]),
             ]
         )
-    text = markdown_table(["m, d, tau", "fedfv", "in readings of the data", "FLGo", "TorchJD PCGrad"], lines, left=1)
+    text = markdown_table(["m, d, tau", "fedfv", "passes over the data", "FLGo", "TorchJD PCGrad"], lines, left=1)
     for case in results["aggregation"]:
         if bare := case.get("bare"):
             taken = cell(bare, case["peers"]["fedfv"]["median"])
             text += (
-                "\n\nFLGo makes a new model for each sum or product, which fills itself with random numbers before it "
-                f"is overwritten. With a bare vector for a model, which does not, it takes {taken} for "
-                f"m = {case['m']}, d = {case['d']:,}, tau = {case['tau']}."
+                "\n\nFLGo creates a new model for each sum or product, and torch initialises this model with random "
+                "numbers before FLGo overwrites them. If the model is a plain vector, which has no initialisation, "
+                f"FLGo takes {taken} for m = {case['m']}, d = {case['d']:,}, tau = {case['tau']}."
             )
     return text
 
 
 def rounds(results: dict[str, Any]) -> str:
     lines = []
-    for name, found in results["rounds"].items():
-        peers, ours, plain = found["peers"], found["peers"]["fedfv"], found["plain"]["median"]
+    for name, times in results["rounds"].items():
+        peers, ours, plain = times["peers"], times["peers"]["fedfv"], times["plain"]["median"]
         lines.append(
             [
                 WORKLOADS[name],
-                f"{told(ours['median'])} ({told(ours['low'])} to {told(ours['high'])})",
-                f"{found['profile']['floors']:.2f} x {told(found['profile']['floor'])}",
+                f"{duration(ours['median'])} ({duration(ours['low'])} to {duration(ours['high'])})",
+                f"{times['profile']['floors']:.2f} x {duration(times['profile']['floor'])}",
                 cell(peers.get("flgo"), ours["median"]),
-                told(plain),
+                duration(plain),
                 *(cell(peers.get(peer), plain) for peer in ("flower", "pfl")),
             ]
         )
-    fair, average = ["FedFV: fedfv", "of the floor", "FLGo"], ["FedAvg: fedfv", "Flower simulation", "pfl-research"]
-    return markdown_table(["a round", *fair, *average], lines, left=1)
+    fair = ["FedFV: fedfv", "relative to the floor", "FedFV: FLGo"]
+    average = ["FedAvg: fedfv", "FedAvg: Flower simulation", "FedAvg: pfl-research"]
+    return markdown_table(["one round", *fair, *average], lines, left=1)
 
 
 def profile(results: dict[str, Any]) -> str:
-    found = results["rounds"]["cifar10"]["profile"]
+    times = results["rounds"]["cifar10"]["profile"]
     parts = [
-        ("its arithmetic, at the rate of one large product: the floor", found["floor"]),
-        ("its products alone, in the shapes that they have", found["products"]),
-        ("training in all", found["training"]),
-        ("sampling and FedFV(0.1, 10)", found["round"] - found["training"]),
-        ("the round", found["round"]),
+        ("floor: the arithmetic at the rate of one large matrix product", times["floor"]),
+        ("the matrix products alone, in their real shapes", times["products"]),
+        ("all of the training", times["training"]),
+        ("sampling and FedFV(0.1, 10)", times["round"] - times["training"]),
+        ("the whole round", times["round"]),
     ]
-    lines = [[name, told(seconds), f"{seconds / found['floor']:.2f}"] for name, seconds in parts]
-    text = markdown_table(["", "time", "of the floor"], lines, left=1)
+    lines = [[name, duration(seconds), f"{seconds / times['floor']:.2f}"] for name, seconds in parts]
+    text = markdown_table(["", "time", "relative to the floor"], lines, left=1)
     peers = results["rounds"]["cifar10"]["peers"]
     limits = [
-        f"{peers[name]['median'] / found['floor']:.1f} times as fast as {TITLES[name]}"
+        f"{peers[name]['median'] / times['floor']:.1f} times as fast as {TITLES[name]}"
         for name in ("flgo", "flower")
         if "median" in peers.get(name, {"failed": ""})
     ]
@@ -110,9 +111,9 @@ def profile(results: dict[str, Any]) -> str:
 
 
 def job(results: dict[str, Any]) -> str:
-    found = results["job"]
-    ours = found["fedfv"]["process"]
-    lines = [[TITLES[peer], cell(each, ours, "process")] for peer, each in found.items()]
+    peers = results["job"]
+    ours = peers["fedfv"]["process"]
+    lines = [[TITLES[peer], cell(times, ours, "process")] for peer, times in peers.items()]
     return markdown_table(["", "start to end"], lines, left=1)
 
 
@@ -123,13 +124,13 @@ def scale(results: dict[str, Any]) -> str:
     if "pfl" in crowd:
         ways["pfl-research, FedAvg"] = crowd["pfl"]
     lines = [
-        [name, cell(each, plain["median"]), "" if "failed" in each else f"{each['peak_mb'] / 1024:.1f} GB"]
-        for name, each in ways.items()
+        [name, cell(times, plain["median"]), "" if "failed" in times else f"{times['peak_mb'] / 1024:.1f} GB"]
+        for name, times in ways.items()
     ]
-    text = markdown_table(["100,000 clients, 1000 a round", "a round", "peak memory"], lines, left=1)
+    text = markdown_table(["100,000 clients, 1000 per round", "one round", "peak memory"], lines, left=1)
     return (
-        f"{text}\n\n32 updates of 100 million parameters, 12.8 GB in a file: {told(mapped['median'])}, with a peak of "
-        f"{mapped['peak_mb'] / 1024:.1f} GB."
+        f"{text}\n\nFedFV on 32 updates of 100 million parameters, 12.8 GB in a file, takes "
+        f"{duration(mapped['median'])}, with a peak memory of {mapped['peak_mb'] / 1024:.1f} GB."
     )
 
 
@@ -145,7 +146,7 @@ def method(results: dict[str, Any]) -> str:
 
 
 def plot(results: dict[str, Any]) -> None:
-    """How the cost grows with d, m, tau, and the number of all clients."""
+    """Draws how the cost grows with d, m, tau, and the number of all clients."""
     figure = Figure(figsize=(11, 3.4), dpi=150, layout="constrained")
     panels = figure.subplots(1, 4)
     cases = results["aggregation"]
@@ -154,17 +155,17 @@ def plot(results: dict[str, Any]) -> None:
         ("m", "clients of a round\nd = 660,000, tau = 0", lambda case: case["d"] == 660_000 and case["tau"] == 0),
         ("tau", "rounds remembered\nm = 10, d = 660,000", lambda case: (case["m"], case["d"]) == (10, 660_000)),
     ]
-    for axes, (key, label, wanted) in zip(panels, ways, strict=False):
-        chosen = sorted(filter(wanted, cases), key=lambda case: case[key])
+    for axes, (key, label, is_shown) in zip(panels, ways, strict=False):
+        chosen = sorted(filter(is_shown, cases), key=lambda case: case[key])
         for name in ("fedfv", "flgo", "torchjd"):
-            found = [(case[key], case["peers"].get(name, {}).get("median")) for case in chosen]
-            points = [point for point in found if point[1] is not None]
+            medians = [(case[key], case["peers"].get(name, {}).get("median")) for case in chosen]
+            points = [point for point in medians if point[1] is not None]
             if points:
                 axes.plot(*zip(*points, strict=True), "o-", color=COLOURS[name], label=TITLES[name], ms=4)
         read = [(case[key], case["reading"]) for case in chosen]
-        axes.plot(*zip(*read, strict=True), ":", color=COLOURS["reading"], label="one reading of the data")
+        axes.plot(*zip(*read, strict=True), ":", color=COLOURS["reading"], label="one pass over the data")
         axes.set(xlabel=label, yscale="log", xscale="symlog" if key == "tau" else "log")
-        if key != "d":  # so few that each has its own mark
+        if key != "d":  # few values: each one gets a tick
             values = [case[key] for case in chosen]
             axes.set_xticks(values, labels=[str(value) for value in values])
             axes.set_xticks([], minor=True)
@@ -204,7 +205,7 @@ def main() -> None:
         filled = f"<!-- {name} -->\n\n{make(results)}\n\n<!-- /{name} -->".replace("\\", r"\\")  # a template
         text, count = re.subn(rf"<!-- {name} -->.*?<!-- /{name} -->", filled, text, flags=re.DOTALL)
         if count != 1:
-            raise SystemExit(f"{PAGE} must have one pair of marks for {name}")
+            raise SystemExit(f"{PAGE} must have one pair of markers for {name}, got {count}.")
     PAGE.write_text(text)
     plot(results)
 

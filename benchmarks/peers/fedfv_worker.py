@@ -1,4 +1,4 @@
-"""fedfv, in the same harness as its peers."""
+"""fedfv in the same harness as its peers."""
 
 import dataclasses
 import tempfile
@@ -24,14 +24,14 @@ from fedfv.training import BatchedClients, LocalSGD, keep_freed_memory
 
 
 def aggregation(m: int, d: int, tau: int, repetitions: int, clients: int | None = None) -> list[float]:
-    """From the clients' models to the new one: the updates, FedFV with a full history, and the step."""
-    keep_freed_memory()  # as the command line does
+    """The way from the clients' models to the new model: the updates, FedFV with a full history, and the step."""
+    keep_freed_memory()  # the command line does the same
     rule, watch = FedFV(alpha=0.1, tau=tau), Stopwatch()
     generator = torch.Generator().manual_seed(0)
     server = start(rule, clients or (tau + 1) * m, torch.zeros(d))
 
     def models() -> torch.Tensor:
-        """Updates that are independent of each other: about half of all pairs conflict."""
+        """Models with independent updates, of which about half of all pairs conflict."""
         return server.params - torch.randn(m, d, generator=generator)
 
     def replies(round: int, models: torch.Tensor) -> Replies:
@@ -54,7 +54,7 @@ def aggregation(m: int, d: int, tau: int, repetitions: int, clients: int | None 
 
 
 def reading(m: int, d: int, tau: int, repetitions: int) -> list[float]:
-    """One reading of the updates of the round and of those that are remembered."""
+    """One pass over the updates of the round and the remembered updates."""
     matrix, watch = torch.ones(m * (tau + 1), d), Stopwatch()
     for _ in range(repetitions + 1):
         with watch.lap():
@@ -63,7 +63,7 @@ def reading(m: int, d: int, tau: int, repetitions: int) -> list[float]:
 
 
 def operations(work: Workload) -> float:
-    """Floating-point operations of a round: forward, and the gradients of all weights and all inputs but the first."""
+    """Floating-point operations of a round: forward pass, and gradients of all weights and all inputs but the first."""
     passes: list[int] = []
     inputs = torch.zeros(1, *work.shape)
     for layer in work.model():
@@ -76,7 +76,7 @@ def operations(work: Workload) -> float:
 
 
 def products(work: Workload) -> Callable[[], None]:
-    """Does the products of a round alone, in the shapes that they have there; only those of linear layers."""
+    """A function that computes only the matrix products of a round, in their real shapes, for linear layers."""
     layers = [layer for layer in work.model() if isinstance(layer, nn.Linear)]
     inputs = [torch.randn(work.count, work.examples, layer.in_features) for layer in layers]
     slopes = [torch.randn(work.count, work.examples, layer.out_features) for layer in layers]
@@ -93,7 +93,7 @@ def products(work: Workload) -> Callable[[], None]:
 
 
 def federation_of(work: Workload) -> Federation:
-    """All clients with training data alone."""
+    """All clients, with training data only."""
     inputs, targets = zip(*map(work.data, range(work.clients)), strict=True)
     train = Index(torch.arange(work.clients * work.examples), torch.arange(work.clients + 1) * work.examples)
     nothing = Index(torch.zeros(0, dtype=torch.long), torch.zeros(work.clients + 1, dtype=torch.long))
@@ -101,7 +101,7 @@ def federation_of(work: Workload) -> Federation:
 
 
 def round_of(workload: str, rule: Aggregator[Any], training: Stopwatch | None = None) -> Iterator[Round[Any]]:
-    """Rounds without end; `training` takes the time of that part of them."""
+    """An endless iterator over rounds; `training` measures the time of local training."""
     keep_freed_memory()
     work = WORKLOADS[workload]
     model = work.model()
@@ -117,44 +117,44 @@ def round_of(workload: str, rule: Aggregator[Any], training: Stopwatch | None = 
 
 
 def rounds(workload: str, warmup: int, rounds: int, tau: int = 10, plain: bool = False) -> list[float]:
-    """Each of some rounds of FedFV, or of plain averaging."""
-    going, watch = round_of(workload, FedAvg() if plain else FedFV(alpha=0.1, tau=tau)), Stopwatch()
+    """The time of each round of FedFV, or of plain averaging."""
+    simulation, watch = round_of(workload, FedAvg() if plain else FedFV(alpha=0.1, tau=tau)), Stopwatch()
     for _ in range(warmup):
-        next(going)
+        next(simulation)
     for _ in range(rounds):
         with watch.lap():
-            next(going)
+            next(simulation)
     return watch.seconds
 
 
 def profile(workload: str, warmup: int, rounds: int, tau: int = 10) -> dict[str, list[float]]:
-    """Rounds and what they are made of, each followed by its arithmetic alone: the machine's rate changes with time.
+    """Times of rounds and their parts; each round is followed by its arithmetic alone, since the machine's rate varies.
 
-    The floor is what the arithmetic takes at the rate of a product of two large matrices.
+    The floor is the time of the arithmetic at the rate of a product of two large matrices.
     """
     work = WORKLOADS[workload]
     training, whole, plain, square = (Stopwatch() for _ in range(4))
-    going, multiply = round_of(workload, FedFV(alpha=0.1, tau=tau), training), products(work)
+    simulation, multiply = round_of(workload, FedFV(alpha=0.1, tau=tau), training), products(work)
     A = torch.randn(2000, 2000)
     for _ in range(warmup + rounds):
         with whole.lap():
-            next(going)
+            next(simulation)
         with plain.lap():
             multiply()
         with square.lap():
             A @ A
     scale = operations(work) / (2 * len(A) ** 3)
-    found = {
+    times = {
         "round": whole.seconds,
         "training": training.seconds,
         "products": plain.seconds,
         "floor": [scale * seconds for seconds in square.seconds],
     }
-    return {name: seconds[warmup:] for name, seconds in found.items()}
+    return {name: seconds[warmup:] for name, seconds in times.items()}
 
 
 def job(data: str, rounds: int) -> list[float]:
-    """Table 3's FedAvg as an experiment, with records and checkpoints; `data` is what the others read."""
+    """Table 3's FedAvg as an experiment, with records and checkpoints; `data` is the file that the other peers read."""
     watch = Stopwatch()
     part = paper_study("table3").parts[0]
     (row,) = part.find(["fedavg"])
@@ -164,7 +164,7 @@ def job(data: str, rounds: int) -> list[float]:
 
 
 def mapped(m: int, d: int) -> list[float]:
-    """Updates in a file that is mapped into memory."""
+    """FedFV on updates in a file that is mapped into memory."""
     watch = Stopwatch()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "updates.npy"

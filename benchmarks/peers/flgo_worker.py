@@ -1,4 +1,4 @@
-"""FLGo 0.4.4, in the same harness as fedfv."""
+"""FLGo 0.4.4 in the same harness as fedfv."""
 
 import importlib
 import sys
@@ -24,13 +24,13 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 from workloads import WORKLOADS, Stopwatch, main
 
-# FLGo's subset of a dataset has its own `__getitem__` alone, which torch 2.13 refuses: this is what torch advises.
+# FLGo's subset of a dataset defines only `__getitem__`, which torch 2.13 refuses; torch's error advises this fix.
 FromDatasetPipe.TaskDataset.__getitems__ = lambda self, indices: [self[index] for index in indices]
 
-# FLGo's own default. With more, each of its many small operations waits for a thread if something else runs too.
+# FLGo's default. With more threads, each of its many small operations waits for a thread if other processes run.
 THREADS = 1
 
-# What an FLGo benchmark is made from; FLGo imports it by name from a file.
+# The configuration of an FLGo benchmark, which FLGo imports by name from a file.
 CONFIG = """
 import flgo_worker
 
@@ -39,7 +39,7 @@ train_data, get_model = flgo_worker.{made}
 
 
 class Consecutive(BasicPartitioner):
-    """The first examples to the first client, the next to the second and so on."""
+    """Gives the first examples to the first client, the next examples to the second, and so on."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = sizes
@@ -50,14 +50,14 @@ class Consecutive(BasicPartitioner):
 
 
 def of_workload(name: str) -> tuple[TensorDataset, Callable[[], nn.Module]]:
-    """All training data, and the model."""
+    """All training data of a workload, and its model."""
     work = WORKLOADS[name]
     inputs, targets = zip(*map(work.data, range(work.clients)), strict=True)
     return TensorDataset(torch.cat(inputs), torch.cat(targets)), work.model
 
 
 def of_arrays(path: str) -> tuple[TensorDataset, Callable[[], nn.Module]]:
-    """All training data, and softmax regression."""
+    """All training data from a file, and softmax regression."""
     parts = zip(*(arrays_of(path, "train", client) for client in range(3)), strict=True)
     return TensorDataset(*map(torch.cat, parts)), lambda: nn.Linear(784, 3)
 
@@ -71,18 +71,18 @@ def arrays_of(path: str, split: str, client: int) -> tuple[Tensor, Tensor]:
 def make_server(
     folder: Path, made: str, sizes: Sequence[int], algorithm: ModuleType, threads: int, option: dict[str, Any]
 ) -> BasicServer:
-    """FLGo's server with its clients, in FLGo's usual way: a benchmark, a task of it, and `init`."""
+    """FLGo's server with its clients, made in FLGo's usual way: a benchmark, a task of the benchmark, and `init`."""
     (folder / "config.py").write_text(CONFIG.format(made=made))
     sys.path.append(str(folder))
     with redirect_stdout(sys.stderr):
         flgo.gen_benchmark_from_file("peer_benchmark", str(folder / "config.py"), target_path=str(folder))
         benchmark = importlib.import_module("peer_benchmark")
-        vars(benchmark)["visualize"] = lambda *_: None  # it would draw a picture of the partition
+        vars(benchmark)["visualize"] = lambda *_: None  # FLGo would draw the partition
         config = {"benchmark": {"name": "peer_benchmark"}, "partitioner": Consecutive(sizes)}
         task = flgo.gen_task(config, task_path=str(folder / "task"))
         common = {
             "num_epochs": 1,
-            "batch_size": -1,  # all of a client's examples, and so for a test
+            "batch_size": -1,  # all examples of a client, as in tests
             "test_batch_size": sys.maxsize,
             "train_holdout": 0.0,
             "no_log_console": True,
@@ -93,15 +93,15 @@ def make_server(
 
 
 def aggregation(m: int, d: int, tau: int, repetitions: int, threads: int = THREADS, bare: bool = False) -> list[float]:
-    """From the clients' models to the new one: what FLGo's FedFV server does in a round, with a full history.
+    """The way from the clients' models to the new model in a round of FLGo's FedFV server, with a full history.
 
-    FLGo makes a new model of the class for each sum or product, and a model of torch fills itself with random numbers
-    first. `bare` is without that: a vector.
+    FLGo creates a new model for each sum or product, and torch initialises it with random numbers. With `bare` the
+    model is a plain vector, which has no initialisation.
     """
     hidden = 200 if d > 10**5 else 50
 
     class Network(FModule):
-        """The paper's for CIFAR-10, with as many inputs as d allows; without an argument, since FLGo gives none."""
+        """The paper's network for CIFAR-10, with as many inputs as d allows; FLGo passes no arguments."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -128,7 +128,7 @@ def aggregation(m: int, d: int, tau: int, repetitions: int, threads: int = THREA
     (params,) = models_of(torch.zeros(1, d))
     models = models_of(-torch.randn(m, d, generator=generator))
     clients = [tau * m + i for i in range(m)]
-    server = fedfv.Server.__new__(fedfv.Server)  # without the framework, of which this needs nothing
+    server = fedfv.Server.__new__(fedfv.Server)  # aggregation needs nothing of the framework
     server.alpha, server.tau, server.num_clients, server.current_round = 0.1, tau, (tau + 1) * m, tau
     server.received_clients = clients
     server.sample = lambda: clients
@@ -156,7 +156,7 @@ def rounds(workload: str, warmup: int, rounds: int, tau: int = 10, threads: int 
         sizes = [work.examples] * work.clients
         server = make_server(Path(folder), f"of_workload({workload!r})", sizes, fedfv, threads, option)
         for _ in range(warmup + rounds):
-            # A round of `server.run()`, without its logging and evaluation. The clock makes clients available again.
+            # This is a round of `server.run()` without logging and evaluation. The clock makes clients available again.
             with watch.lap():
                 server.gv.clock.step()
                 server.iterate()
@@ -165,14 +165,14 @@ def rounds(workload: str, warmup: int, rounds: int, tau: int = 10, threads: int 
 
 
 def job(data: str, rounds: int, threads: int = THREADS) -> list[float]:
-    """A whole run of FedAvg, with each client's training and test data evaluated every 10 rounds."""
+    """A whole run of FedAvg, with an evaluation on each client's training and test data every 10 rounds."""
     begin = time.perf_counter()
     option = {"learning_rate": 0.1, "sample": "full", "num_rounds": rounds, "eval_interval": 10}
     sizes = [len(arrays_of(data, "train", client)[1]) for client in range(3)]
     with TemporaryDirectory() as folder:
         server = make_server(Path(folder), f"of_arrays({data!r})", sizes, fedavg, threads, option)
         for index, client in enumerate(server.clients):
-            # FLGo would cut a client's test data off its training data.
+            # FLGo would split a client's test data off its training data.
             client.set_data(TensorDataset(*arrays_of(data, "test", index)), "test")
         server.run()
     return [time.perf_counter() - begin]

@@ -1,4 +1,4 @@
-"""Flower's simulation engine, in the same harness as fedfv: two Ray actors, each with one thread."""
+"""Flower's simulation engine in the same harness as fedfv: two Ray actors with one thread each."""
 
 import os
 import tempfile
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # flwr looks when it is imported
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # flwr reads it at import
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_worker_niceness", "0")  # else 15: the actors would give way to all else on the machine
+os.environ.setdefault("RAY_worker_niceness", "0")  # the default is 15: all other processes would have priority
 
 import numpy as np
 import ray
@@ -29,7 +29,7 @@ app = ClientApp()
 
 @cache
 def examples(source: str, split: str) -> list[tuple[Tensor, Tensor]]:
-    """All clients' data, of a workload or from a file: each actor makes it once, when its first message comes."""
+    """The data of all clients, of a workload or from a file; each actor makes it once, at its first message."""
     if source in WORKLOADS:
         return [WORKLOADS[source].data(client) for client in range(WORKLOADS[source].clients)]
     with np.load(source) as arrays:
@@ -42,12 +42,12 @@ def examples(source: str, split: str) -> list[tuple[Tensor, Tensor]]:
 
 @cache
 def network(source: str) -> nn.Module:
-    """Kept as well: each message brings all its parameters."""
+    """The network, which is cached too, since each message replaces all its parameters."""
     return WORKLOADS[source].model() if source in WORKLOADS else nn.Linear(784, 3)
 
 
 def receive(message: Message, context: Context, split: str) -> tuple[nn.Module, Tensor, Tensor]:
-    """The model that was sent, and the client's data."""
+    """The received model and the client's data."""
     torch.set_num_threads(1)
     source = str(message.content["config"]["source"])
     model = network(source)
@@ -57,7 +57,7 @@ def receive(message: Message, context: Context, split: str) -> tuple[nn.Module, 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """One step on all examples, which itself shows the loss before it."""
+    """One step on all examples, which also yields the loss before the step."""
     model, inputs, targets = receive(message, context, "train")
     config: dict[str, Any] = dict(message.content["config"])
     optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"])
@@ -82,13 +82,13 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 class TimedFedAvg(FedAvg):
-    """FedAvg that takes the time of each round's training, and evaluates in every tenth round at most."""
+    """FedAvg that measures the time of each round's training, and evaluates in every tenth round at most."""
 
     def __init__(self, clients: int, count: int, evaluates: bool) -> None:
         super().__init__(
             fraction_train=count / clients,
             fraction_evaluate=float(evaluates),
-            min_train_nodes=count,  # whatever the fraction is rounded to
+            min_train_nodes=count,  # the fraction may be rounded down
             min_available_nodes=clients,
         )
         self.count, self.begin, self.seconds = count, 0.0, list[float]()
@@ -104,7 +104,7 @@ class TimedFedAvg(FedAvg):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         replies = list(replies)
         good = sum(not reply.has_error() for reply in replies)
-        if good != self.count:  # Flower would go on with fewer
+        if good != self.count:  # Flower would continue with fewer replies
             raise RuntimeError(f"Round {server_round}: {good} of {self.count} clients replied.")
         result = super().aggregate_train(server_round, replies)
         self.seconds.append(time.perf_counter() - self.begin)
@@ -143,7 +143,7 @@ def simulate(source: str, lr: float, rounds: int, clients: int, strategy: TimedF
 
 
 def rounds(workload: str, warmup: int, rounds: int, tau: int = 10) -> list[float]:
-    """Rounds of Flower's FedAvg, so `tau` is ignored. In the first, Ray starts and the data is made: have a warm-up."""
+    """Rounds of Flower's FedAvg; `tau` is ignored. The first round starts Ray and makes the data: use a warm-up."""
     work = WORKLOADS[workload]
     strategy = TimedFedAvg(work.clients, work.count, evaluates=False)
     simulate(workload, work.lr, warmup + rounds, work.clients, strategy)
@@ -151,15 +151,15 @@ def rounds(workload: str, warmup: int, rounds: int, tau: int = 10) -> list[float
 
 
 def job(data: str, rounds: int) -> list[float]:
-    """A whole run of FedAvg by three clients, with an evaluation every ten rounds; Ray starts and ends within it."""
+    """A whole run of FedAvg with three clients and an evaluation every ten rounds, including start and end of Ray."""
     begin = time.perf_counter()
     simulate(os.path.abspath(data), 0.1, rounds, 3, TimedFedAvg(3, 3, evaluates=True))
     return [time.perf_counter() - begin]
 
 
 if __name__ == "__main__":
-    # What is in __main__ would be sent to the actors with each message, and its caches be empty again; what is in a
-    # module is imported by them once.
+    # Ray would send objects of __main__ to the actors with each message, with empty caches. Objects of a module are
+    # imported once by each actor.
     import flower_worker
 
     main({"rounds": flower_worker.rounds, "job": flower_worker.job})

@@ -1,4 +1,4 @@
-"""pfl-research, in the same harness as fedfv."""
+"""pfl-research in the same harness as fedfv."""
 
 import time
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class Learner(nn.Module):
 
 
 class Clock(TrainingProcessCallback):
-    """When training began, and when each round ended."""
+    """Callback that records when training began and when each round ended."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -56,21 +56,21 @@ class Clock(TrainingProcessCallback):
 
 
 def federation(clients: list[tuple[Tensor, Tensor]], count: int) -> FederatedDataset:
-    """The clients' data, in memory; for each round `count` different clients are drawn, all equally likely."""
+    """The clients' data in memory; each round draws `count` distinct clients, all equally likely."""
     generator = np.random.default_rng(0)
 
     def draw() -> Iterator[int]:
         while True:
             yield from generator.choice(len(clients), count, replace=False)
 
-    # Not pfl's own random sampler, which may draw a client twice for a round.
+    # pfl's own random sampler is not used, since it may draw a client twice in a round.
     return FederatedDataset(lambda client: PyTorchTensorDataset(clients[client]), draw().__next__)
 
 
 def train(
     network: nn.Module, lr: float, data: FederatedDataset, test: FederatedDataset, params: NNAlgorithmParams
 ) -> Clock:
-    """FedAvg: each client takes one step on all its examples, and their mean is the new model."""
+    """FedAvg: each client takes one step on all its examples, and the mean of their models is the new model."""
     learner, clock = Learner(network), Clock()
     FederatedAveraging().run(
         algorithm_params=params,
@@ -79,7 +79,7 @@ def train(
         model_train_params=NNTrainHyperParams(local_batch_size=None, local_num_epochs=1, local_learning_rate=lr),
         model_eval_params=NNEvalHyperParams(local_batch_size=None),
         callbacks=[clock],
-        send_metrics_to_platform=False,  # which would print them
+        send_metrics_to_platform=False,  # otherwise pfl prints them
     )
     return clock
 
@@ -90,7 +90,7 @@ def rounds(workload: str, warmup: int, rounds: int, tau: int = 10) -> list[float
     data = federation([work.data(client) for client in range(work.clients)], work.count)
     params = NNAlgorithmParams(
         central_num_iterations=total,
-        evaluation_frequency=total,  # so in the first round alone, where pfl always evaluates: have a warm-up
+        evaluation_frequency=total,  # only the first round is evaluated, as always in pfl: use a warm-up
         train_cohort_size=work.count,
         val_cohort_size=0,
     )
@@ -98,7 +98,7 @@ def rounds(workload: str, warmup: int, rounds: int, tau: int = 10) -> list[float
 
 
 def job(data: str, rounds: int) -> list[float]:
-    """A whole run of FedAvg by three clients, from the file to the last model, with an evaluation every ten rounds."""
+    """A whole run of FedAvg with three clients, from the data file to the last model; evaluates every ten rounds."""
     begin = time.perf_counter()
     with np.load(data) as arrays:
         tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}

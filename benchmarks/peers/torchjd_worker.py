@@ -1,4 +1,4 @@
-"""TorchJD 0.18.0, in the same harness as fedfv."""
+"""TorchJD 0.18.0 in the same harness as fedfv."""
 
 import torch
 from torchjd.aggregation import PCGrad
@@ -6,9 +6,9 @@ from workloads import Stopwatch, main
 
 
 def aggregation(m: int, d: int, tau: int, repetitions: int) -> list[float]:
-    """From the clients' models to the new one: the updates, PCGrad, and the step."""
+    """The way from the clients' models to the new model: the updates, PCGrad, and the step."""
     if tau:
-        raise ValueError("PCGrad has no memory: tau has to be 0")
+        raise ValueError(f"`tau` must be 0, since PCGrad has no memory, got {tau}.")
     rule, watch = PCGrad(), Stopwatch()
     generator = torch.Generator().manual_seed(0)
     params = torch.zeros(d)

@@ -1,6 +1,7 @@
-"""The work that every peer does: the same shapes, the same models, random numbers for data. Needs torch alone."""
+"""The work that every peer does: the same shapes and models, with random data. This module needs only torch."""
 
 import json
+import math
 import re
 import resource
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-torch.manual_seed(0)  # once, and not for each model: frameworks make many
+torch.manual_seed(0)  # once and not for each model, since frameworks create many models
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Workload:
     """A federation; each client trains once over all its examples, in one batch."""
 
     clients: int
-    examples: int  # of each client
+    examples: int  # examples of each client
     shape: tuple[int, ...]
     classes: int
     count: int  # clients of a round
@@ -35,15 +36,13 @@ class Workload:
         return inputs, torch.randint(0, self.classes, (self.examples,), generator=generator)
 
     def model(self) -> nn.Sequential:
-        """The network; for MNIST the paper's, with no ReLU after a convolution and one after the last layer."""
+        """The network; for MNIST the one of the paper, with a ReLU after the last layer and none after convolutions."""
         if len(self.shape) == 3 and self.shape[0] == 1:
             return nn.Sequential(
                 *(nn.Conv2d(1, 32, 5), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5), nn.MaxPool2d(2)),
                 *(nn.Flatten(), nn.Linear(64 * 16, 512), nn.ReLU(), nn.Linear(512, 62), nn.ReLU()),
             )
-        size = 1
-        for each in self.shape:
-            size *= each
+        size = math.prod(self.shape)
         layers: list[nn.Module] = [nn.Flatten()]
         for width in self.hidden:
             layers += [nn.Linear(size, width), nn.ReLU()]
@@ -60,7 +59,7 @@ WORKLOADS = {
 
 
 class Stopwatch:
-    """Collects how long things took."""
+    """Collects the durations of laps."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -73,14 +72,14 @@ class Stopwatch:
 
 
 def main(tasks: dict[str, Callable[..., list[float] | dict[str, list[float]]]]) -> None:
-    """`python PEER.py TASK PARAMETERS`: does the task, and prints its times and the most memory that it held."""
+    """The command `python PEER.py TASK PARAMETERS`: runs the task and prints its times and its peak memory."""
     task, parameters = sys.argv[1], json.loads(sys.argv[2])
     seconds = tasks[task](**parameters)
     print(json.dumps({"seconds": seconds, "peak_mb": round(_peak() / 1024, 1)}))
 
 
 def _peak() -> int:
-    """The most kilobytes that this process held. What Linux says for all systems is at least what its parent held."""
+    """The peak memory of this process in kilobytes. On Linux, `getrusage` would include the peak of the parent."""
     status = Path("/proc/self/status")
     if status.is_file() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
         return int(found[1])

@@ -1,8 +1,8 @@
-"""The example on this machine alone: a SuperLink and three SuperNodes, started here and ended here.
+"""Runs the example on this machine alone, with a SuperLink and three SuperNodes that it starts and stops.
 
     python loopback.py --rounds 5 --tls
 
-runs Table 3's federation over the network, then in the simulator, and says how the two compare.
+The script runs the federation of Table 3 over the network, then in the simulator, and compares the two.
 """
 
 import argparse
@@ -34,22 +34,22 @@ BIN = Path(sys.executable).parent
 
 
 class Loopback:
-    """A federation on free ports; leaving the `with` block ends every process that it has started.
+    """A federation on free ports; the end of the `with` block stops every process that it has started.
 
     Args:
-        folder: for Flower's own files and the logs of each process.
-        keys: as `make_keys` writes them, for TLS and for nodes that must be known; None for neither.
+        folder: the folder for Flower's own files and the log of each process.
+        keys: the folder that `make_keys` wrote, for TLS and registered nodes; None for neither.
     """
 
     def __init__(self, folder: Path, keys: Path | None = None) -> None:
         self.folder, self.keys = folder, keys
         self.port = _free_port()
-        self.nodes: dict[int, subprocess.Popen[bytes]] = {}  # by client
+        self.nodes: dict[int, subprocess.Popen[bytes]] = {}  # the process of each client's node
         self._started: list[subprocess.Popen[bytes]] = []
         (folder / "home").mkdir(parents=True)
-        secured = "insecure = true" if keys is None else f'root-certificates = "{keys / "ca.crt"}"'
+        security = "insecure = true" if keys is None else f'root-certificates = "{keys / "ca.crt"}"'
         (folder / "home/config.toml").write_text(
-            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "{HOST}:{self.port}"\n{secured}\n'
+            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "{HOST}:{self.port}"\n{security}\n'
         )
         self._environment = os.environ | {
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
@@ -61,13 +61,14 @@ class Loopback:
         }
 
     def __enter__(self) -> "Loopback":
-        secured = ["--insecure"]
+        security = ["--insecure"]
         if self.keys is not None:
-            secured = ["--enable-supernode-auth", "--ssl-ca-certfile", str(self.keys / "ca.crt")]
-            secured += ["--ssl-certfile", str(self.keys / "server.crt"), "--ssl-keyfile", str(self.keys / "server.key")]
+            security = ["--enable-supernode-auth", "--ssl-ca-certfile", str(self.keys / "ca.crt")]
+            security += ["--ssl-certfile", str(self.keys / "server.crt")]
+            security += ["--ssl-keyfile", str(self.keys / "server.key")]
         try:
             without_installing = "--disable-runtime-dependency-installation"
-            link = self._start("flower-superlink", *secured, without_installing, port=self.port)
+            link = self._start("flower-superlink", *security, without_installing, port=self.port)
             end = time.monotonic() + 60
             while not self._listens():
                 if time.monotonic() > end or link.poll() is not None:
@@ -85,39 +86,39 @@ class Loopback:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(10)
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # the rest of its group: the apps that it has started
+                os.killpg(process.pid, signal.SIGKILL)  # also ends the apps that the process has started
             process.wait()
 
     def start_node(self, client: int, key: str | None = None) -> subprocess.Popen[bytes]:
-        """A SuperNode for a client; `key` names one of the keys, if they are wanted."""
-        secured = ["--insecure"]
+        """Starts a SuperNode for a client; `key` is the name of its private key, if there are keys."""
+        security = ["--insecure"]
         if self.keys is not None and key is not None:
-            secured = ["--root-certificates", str(self.keys / "ca.crt")]
-            secured += ["--auth-supernode-private-key", str(self.keys / key)]
+            security = ["--root-certificates", str(self.keys / "ca.crt")]
+            security += ["--auth-supernode-private-key", str(self.keys / key)]
         config = ["--node-config", f"partition-id={client}"]
         port = _free_port()
         link = ["--superlink", f"{HOST}:{self.port}"]
-        self.nodes[client] = self._start("flower-supernode", *link, *secured, *config, port=port)
+        self.nodes[client] = self._start("flower-supernode", *link, *security, *config, port=port)
         return self.nodes[client]
 
     def register(self, key: str) -> None:
-        """Lets the node with this key take part."""
+        """Registers the node with this key, so that it may take part."""
         assert self.keys is not None
         self.flwr("supernode", "register", str(self.keys / f"{key}.pub"), "here")
 
     def submit(self, app: Path, config: dict[str, Any]) -> int:
-        """Starts a run of an app and returns its number."""
+        """Starts a run of an app and returns the number of the run."""
         settings = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
         answer = self.flwr("run", str(app), "here", "--run-config", settings, "--format", "json")
         return int(json.loads(answer)["run-id"])
 
     def status(self, number: int) -> str:
-        """What Flower says of a run; `finished:completed` is the only success."""
-        (found,) = json.loads(self.flwr("list", "here", "--run-id", str(number), "--format", "json"))["runs"]
-        return str(found["status"])
+        """The status of a run in Flower; only `finished:completed` is a success."""
+        (entry,) = json.loads(self.flwr("list", "here", "--run-id", str(number), "--format", "json"))["runs"]
+        return str(entry["status"])
 
     def wait(self, number: int, seconds: float) -> str:
-        """The status of a run when it is over."""
+        """Waits for the end of a run and returns its status."""
         end = time.monotonic() + seconds
         while not (status := self.status(number)).startswith("finished"):
             if time.monotonic() > end:
@@ -128,7 +129,7 @@ class Loopback:
         return status
 
     def flwr(self, *arguments: str) -> str:
-        """What the command `flwr` prints."""
+        """The output of the command `flwr` with these arguments."""
         done = subprocess.run(
             [BIN / "flwr", *arguments], env=self._environment, capture_output=True, text=True, timeout=120
         )
@@ -162,18 +163,18 @@ def _free_port() -> int:
 
 
 def main() -> None:
-    """Both runs, and the table."""
+    """Runs both and prints the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="(default: 5)")
-    parser.add_argument("--rule", choices=ROWS, default="fedfv", help="(default: fedfv)")
-    parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    parser.add_argument("--tls", action="store_true", help="encrypted, and only nodes with a registered key")
-    parser.add_argument("--out", type=Path, help="of the records (default: a folder that is deleted)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default: 5)")
+    parser.add_argument("--rule", choices=ROWS, default="fedfv", help="aggregation rule (default: fedfv)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the run (default: 0)")
+    parser.add_argument("--tls", action="store_true", help="use TLS, and admit only nodes with a registered key")
+    parser.add_argument("--out", type=Path, help="folder for the records (default: a temporary folder)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fedfv-") as scratch:
         over_network(Path(scratch), arguments, (arguments.out or Path(scratch) / "runs").absolute())
     if arguments.out is None:
-        print("The records and their page are deleted now; --out DIR keeps them.")
+        print("The records and the report page are deleted now; use --out DIR to keep them.")
 
 
 def over_network(scratch: Path, arguments: argparse.Namespace, out: Path) -> None:
@@ -188,7 +189,7 @@ def over_network(scratch: Path, arguments: argparse.Namespace, out: Path) -> Non
             federation.start_node(client, key=f"node-{client}")
         config = {"rule": arguments.rule, "rounds": arguments.rounds, "seed": arguments.seed}
         number = federation.submit(Path(__file__).parent, config | {"directory": str(networked.path)})
-        print(f"A SuperLink and three SuperNodes are up on port {federation.port}; run {number} has begun.", flush=True)
+        print(f"A SuperLink (port {federation.port}) and three SuperNodes are up; run {number} has begun.", flush=True)
         done = 0
         while not (status := federation.status(number)).startswith("finished"):
             while done < networked.rounds_done():

@@ -1,10 +1,10 @@
-"""Writes what a federation over TLS needs, in which only known nodes take part.
+"""Writes the certificates and keys of a federation over TLS in which only registered nodes take part.
 
     python make_keys.py --host 127.0.0.1 --nodes 3 --out keys
 
-- `ca.crt`, which everyone has: whom the server's certificate is signed by;
-- `server.crt` and `server.key`, which stay on the SuperLink's machine;
-- `node-K` and `node-K.pub` for each node: the first goes to the node's machine alone, the second is registered.
+- `ca.crt` is the certificate of the authority that signs the server's certificate; every machine gets it;
+- `server.crt` and `server.key` stay on the machine of the SuperLink;
+- `node-K` and `node-K.pub` are keys of a node: the private one goes to its machine only, the public one is registered.
 """
 
 import argparse
@@ -21,8 +21,8 @@ from cryptography.x509.oid import NameOID
 
 
 def make_keys(folder: Path, host: str, nodes: int, days: int = 365) -> None:
-    """Certificates for a SuperLink at this name or address, and a pair of keys for each node."""
-    folder.mkdir(parents=True)  # not over keys that may be in use
+    """Writes certificates for a SuperLink with this host name or address, and a pair of keys for each node."""
+    folder.mkdir(parents=True)  # refuses an existing folder, whose keys may be in use
     authority, server = _new(), _new()
     signed_by = _name("flower-fashion authority")
     _write(folder / "ca.crt", _certificate(signed_by, authority, signed_by, authority, None, days))
@@ -69,14 +69,14 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))  # clocks differ
+        .not_valid_before(now - dt.timedelta(days=1))  # the clocks of machines may differ
         .not_valid_after(now + dt.timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=address is None, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(issued_by, critical=False)
     )
     if address is not None:
-        # The SuperLink's own processes talk to it on its own machine.
+        # Processes on the SuperLink's own machine connect to it by these names.
         here = [address, x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = builder.add_extension(x509.SubjectAlternativeName(dict.fromkeys(here)), critical=False)
     return builder.sign(signer, hashes.SHA384()).public_bytes(Encoding.PEM)
@@ -89,11 +89,11 @@ def _write(path: Path, content: bytes, *, secret: bool = False) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--host", required=True, help="the SuperLink's name or address, as nodes will call it")
-    parser.add_argument("--nodes", type=int, default=3, help="how many there are (default: 3)")
+    parser.add_argument("--host", required=True, help="host name or address at which nodes reach the SuperLink")
+    parser.add_argument("--nodes", type=int, default=3, help="number of nodes (default: 3)")
     parser.add_argument("--out", type=Path, default=Path("keys"), help="a new folder (default: keys)")
     arguments = parser.parse_args()
     try:
         make_keys(arguments.out, arguments.host, arguments.nodes)
     except FileExistsError:
-        parser.error(f"{arguments.out} is there already; choose another folder, or delete that one")
+        parser.error(f"--out must be a new folder, but {arguments.out} exists; choose another one, or delete it.")

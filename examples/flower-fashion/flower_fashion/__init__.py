@@ -1,1 +1,1 @@
-"""Table 3 of the paper on three machines."""
+"""Table 3 of the paper with three clients on a network."""

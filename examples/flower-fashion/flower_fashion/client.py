@@ -1,4 +1,4 @@
-"""A client: one class of clothing, which its node's configuration names by `partition-id`."""
+"""The client app: each client has one class of clothing, which the `partition-id` of its node selects."""
 
 from flwr.app import Context
 from torch import Tensor
@@ -12,7 +12,7 @@ table3 = experiment("fedavg", seed=0)
 
 
 def data(context: Context) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Its own examples for training and for test."""
+    """The training and the test examples of the client on this node."""
     federation = build_federation(experiment("fedavg", int(context.run_config["seed"])))
     client = int(context.node_config["partition-id"])
     return federation.examples("train", client), federation.examples("test", client)

@@ -1,4 +1,4 @@
-"""The server: a fair rule over whoever is there."""
+"""The server app: a fair rule for the connected clients."""
 
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
@@ -13,7 +13,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Runs the rounds that the configuration asks for."""
+    """Runs the number of rounds in the configuration."""
     config = context.run_config
     table3 = experiment(ROWS[str(config["rule"])], int(config["seed"]))
     strategy = FairStrategy(

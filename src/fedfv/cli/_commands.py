@@ -153,7 +153,7 @@ def partition(
     experiment: Annotated[str, typer.Argument(help="A TOML file, or a name from `fedfv list experiments`.")],
     seed: Annotated[int | None, typer.Option(help="Seed to use in place of the experiment's.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--out", help="Save it to this file, which [partition] kind = 'from-file' reads.")
+        Path | None, typer.Option("--out", help="Save it to this file, which partition.kind = 'from-file' reads.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Plot it to this file: .png, .svg or .pdf.")] = None,
     folder: Folder = None,

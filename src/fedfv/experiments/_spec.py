@@ -64,7 +64,6 @@ class Experiment:
     A rule that uses the clients' learning rate, and has no other value for it, takes `training.lr`.
 
     Args:
-        rounds: the number of rounds; each round changes the model once.
         evaluate_every: rounds between evaluations; the initial and the final model are always evaluated.
         lens_every: rounds between entries of the conflict lens; the default is one entry with each evaluation.
         output: the model that is evaluated: the last one or the mean of all so far; with "auto" the rule decides.

@@ -55,11 +55,11 @@ def sort_messages(
             that was sent, and not the node.
         clients: the id of the client on each node.
     """
-    asked = {message.metadata.message_id: clients[message.metadata.dst_node_id] for message in sent}
+    recipients = {message.metadata.message_id: clients[message.metadata.dst_node_id] for message in sent}
     answers: dict[int, Message] = {}
     rejected = []
     for message in messages:
-        client = asked.get(message.metadata.reply_to_message_id)
+        client = recipients.get(message.metadata.reply_to_message_id)
         if client is None:
             continue
         if message.has_error():
@@ -69,7 +69,8 @@ def sort_messages(
         else:
             answers[client] = message
     replied = {*answers, *(entry.client for entry in rejected)}
-    rejected += [Rejected(client, "silent", "no reply in time") for client in asked.values() if client not in replied]
+    silent = [client for client in recipients.values() if client not in replied]
+    rejected += [Rejected(client, "silent", "no reply in time") for client in silent]
     return answers, rejected
 
 

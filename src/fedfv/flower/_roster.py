@@ -89,9 +89,9 @@ class Roster:
             return
         questions = [Message(RecordDict(), node, f"{MessageType.QUERY}.{WHO}", ttl=self.ttl) for node in nodes]
         answers = list(grid.send_and_receive(questions, timeout=self.timeout))
-        asked = {question.metadata.message_id: question.metadata.dst_node_id for question in questions}
+        recipients = {question.metadata.message_id: question.metadata.dst_node_id for question in questions}
         for answer in answers:
-            node = asked.get(answer.metadata.reply_to_message_id)
+            node = recipients.get(answer.metadata.reply_to_message_id)
             if node is not None and not (answer.has_error() and answer.error.code not in _PERMANENT):
                 self._register(node, answer)
 

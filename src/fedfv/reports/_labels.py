@@ -10,7 +10,7 @@ from fedfv.aggregators import AGGREGATORS
 from fedfv.core import learning_rate_field, title
 from fedfv.reports._runs import Run
 
-_NOT_TUNED = ("device", "engine", "evaluate_every", "lens_every")  # settings that do not change the result
+_NOT_TUNED = ("device", "engine", "evaluate_every", "lens_every")  # settings that decide only how a run is executed
 _FEW = 3  # upper bound on the settings in a label
 _SHORT = 30  # upper bound on the characters of a setting in a label
 

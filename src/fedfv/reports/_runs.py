@@ -166,7 +166,7 @@ def _agreement(first: Run, again: Run) -> str:
 
 
 def _fields(record: Record) -> list[Any]:
-    """The values of a record that are equal in two runs of the same experiment."""
+    """The values of a record that must be equal in two runs of the same experiment."""
     return [record.replied, record.train_losses, record.measured, record.lens, record.test, record.validation]
 
 
