@@ -142,7 +142,9 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == f"fedfv {fedfv.__version__}"
     assert main(["run", "--help"]) == 0
-    assert "Example:" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "Example:" in text
+    assert "A TOML file, a name from" in text  # the help of an argument
 
 
 def test_fetch_prints_where_the_files_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -255,9 +255,11 @@ def _differences(first: dict[str, Any], second: dict[str, Any], prefix: str = ""
 
 def _first_difference(begun: list[str], now: list[str]) -> str:
     """The first difference between two layouts, which are lists of descriptions of arrays."""
-    for one, other in itertools.zip_longest(begun, now, fillvalue="nothing"):
+    for one, other in itertools.zip_longest(begun, now):
+        if one is None:
+            return f"the array `{other}` is new"
         if one != other:
-            return f"the array `{one}` is now `{other}`"
+            return f"the array `{one}` is now {'missing' if other is None else f'`{other}`'}"
     raise AssertionError
 
 

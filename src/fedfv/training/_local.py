@@ -40,8 +40,8 @@ class LocalSGD:
             if not isinstance(value, int | float) or not low < value < high:
                 raise ValueError(f"`{name}` of local training must be {rule}, got {value!r}.")
         for name in ("epochs", "batch_size", "lr_decay_every"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
+            value, optional = getattr(self, name), name == "batch_size"
+            if not (value is None and optional) and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"`{name}` of local training must be a whole number from 1, got {value!r}.")
 
     def lr_at(self, round: int) -> float:
