@@ -41,7 +41,7 @@ def random_federation(clients: int, trains: int, tests: int, shape: tuple[int, .
 
 
 def make(model: str, federation: Federation, **options: object) -> nn.Module:
-    return build_model(model, tuple(federation.inputs.shape[1:]), federation.num_classes, seed=0, **options)
+    return build_model(model, tuple(federation.inputs.shape[1:]), federation.num_outputs, seed=0, **options)
 
 
 def median_seconds(*functions: Callable[[], object], repetitions: int) -> list[float]:

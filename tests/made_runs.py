@@ -42,7 +42,7 @@ def make_run(
     place = RunDirectory.create(path, settings)
     fingerprint = None if test is None else Fingerprint(data="0", test=test, model=[])
     opening = Opening(names=names or [], sizes={"test": list(sizes or [50] * len(accuracies))}, fingerprint=fingerprint)
-    scores = Scores(losses=[None] * len(accuracies), accuracies=list(accuracies))
+    scores = Scores(losses=[None] * len(accuracies), scores=list(accuracies))
     place.append(Record(rounds_done=0, opening=opening, test=scores))
     replied = [] if lens is None else lens.clients
     losses = [1.0] * len(replied)

@@ -186,7 +186,7 @@ def test_a_module_that_python_finds_elsewhere_is_left_alone_or_named(
     written(elsewhere / "small.toml", model={"name": "beside:broken_model"})
     assert main(["run", str(elsewhere / "small.toml"), "--out", "run"]) == 2
     said = capsys.readouterr().err
-    assert "model 'beside:broken_model' must be built for inputs of shape (8,) and 4 classes" in said
+    assert "model 'beside:broken_model' must be built for inputs of shape (8,) and 4 outputs" in said
     assert "but building it failed: KeyError" in said
     name = f"{elsewhere}/beside:make_model"
     assert main(["run", str(elsewhere / "small.toml"), "--out", "run", "--set", f"model.name={name}"]) == 2
@@ -214,8 +214,8 @@ class Recurrent(nn.Module):  # which vmap cannot stack
     def forward(self, inputs):
         return self.last(self.memory(inputs[:, None])[0][:, -1])
 
-def make_model(shape, classes):
-    return Recurrent(shape[0], classes)
+def make_model(input_shape, num_classes):
+    return Recurrent(input_shape[0], num_classes)
 """
 
 

@@ -4,7 +4,6 @@ import csv
 import html
 import json
 import re
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,7 @@ MEDIAN = Metric(
     Unit(factor=1000, digits=1),
     lower_is_better=True,
     range=(0.0, 1.0),
-    interval=partial(bootstrap_interval, median),
+    interval=bootstrap_interval,
     shown="progress",
 )
 SIZE = Metric(
@@ -164,7 +163,7 @@ def test_tensorboard_has_a_scalar_in_its_unit(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     board = TensorBoard(tmp_path / "board")
-    scores = Scores(losses=[None] * 3, accuracies=[0.25, None, 0.25])
+    scores = Scores(losses=[None] * 3, scores=[0.25, None, 0.25])
     board(Progress(1, 2, [0.5], 2, Record(rounds_done=1, replied=[0], test=scores)))
     board.close()
     events = EventAccumulator(str(tmp_path / "board"))

@@ -52,9 +52,7 @@ def test_numbers_are_those_of_the_records(folder: Path) -> None:
             [record for record in RunDirectory(folder / f"{name}-{seed}").records() if record.test is not None]
             for seed in (0, 3)
         ]
-        accuracies = torch.tensor(
-            [[record.test.accuracies for record in each] for each in evaluations], dtype=torch.double
-        )
+        accuracies = torch.tensor([[record.test.scores for record in each] for each in evaluations], dtype=torch.double)
         assert row["curve"]["rounds"] == [record.rounds_done for record in evaluations[0]]
         assert row["curve"]["mean"] == percent(metrics.mean(accuracies).mean(dim=0))
         assert row["curve"]["std"] == percent(metrics.std(accuracies).mean(dim=0))
@@ -153,7 +151,7 @@ def test_the_size_of_a_page_is_bounded_for_many_clients(tmp_path: Path) -> None:
     clients, asked = 10_000, 1000
     place = RunDirectory.create(tmp_path / "run", small(tmp_path / "data.npz", rounds=2000).to_dict())
     generator = torch.Generator().manual_seed(0)
-    first = Scores(losses=[None] * clients, accuracies=[0.1] * clients)
+    first = Scores(losses=[None] * clients, scores=[0.1] * clients)
     place.append(Record(rounds_done=0, opening=Opening(sizes={"test": [50] * clients}), test=first))
     cosines: dict[str, Any] = {name: [0.1234] * asked for name in ("before", "after", "projected")}
     lens = Look(
@@ -172,7 +170,7 @@ def test_the_size_of_a_page_is_bounded_for_many_clients(tmp_path: Path) -> None:
                 rounds_done=round,
                 replied=list(range(asked)),
                 train_losses=[1.0] * asked,
-                test=Scores(losses=[None] * clients, accuracies=accuracies.tolist()),
+                test=Scores(losses=[None] * clients, scores=accuracies.tolist()),
                 lens=lens,
             )
         )
@@ -211,7 +209,7 @@ def test_tensorboard_shows_the_recorded_values(tmp_path: Path, monkeypatch: pyte
     evaluated = [record for record in records[1:] if record.test is not None]
     means = {event.step: event.value for event in events.Scalars("clients/mean")}
     assert means == pytest.approx(
-        {each.rounds_done: 100 * torch.tensor(each.test.accuracies).mean().item() for each in evaluated}, rel=1e-5
+        {each.rounds_done: 100 * torch.tensor(each.test.scores).mean().item() for each in evaluated}, rel=1e-5
     )
     steps = [event.step for event in events.Histograms("clients/accuracy")]
     assert steps == [record.rounds_done for record in evaluated]
@@ -233,8 +231,8 @@ def test_tensorboard_leaves_out_values_that_are_not_finite(tmp_path: Path) -> No
         after=[nan],
         turned=null,
     )
-    first = Scores(accuracies=[0.5, nan], losses=[None, nan])
-    second = Scores(accuracies=[None, 1.0], losses=[None, nan])
+    first = Scores(scores=[0.5, nan], losses=[None, nan])
+    second = Scores(scores=[None, 1.0], losses=[None, nan])
     board = TensorBoard(tmp_path / "board")
     board(Progress(0, 2, [0.5], None))
     replied = [0, 1]

@@ -1,22 +1,19 @@
 """Models by name or by import path, and their conversion to a vector and back."""
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
 
 from fedfv.core import NO_BUFFERS, Buffers
 from fedfv.importing import lookup, told
 
-__all__ = ["LOSSES", "MODELS", "build_model", "flatten", "flatten_buffers", "load", "unflatten", "unflatten_buffers"]
-
-
-_FEW_CLASSES = 8
+__all__ = ["MODELS", "build_model", "flatten", "flatten_buffers", "load", "unflatten", "unflatten_buffers"]
 
 
 def softmax_regression(input_shape: Sequence[int], num_classes: int) -> nn.Module:
@@ -74,20 +71,22 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: int, **options: Any) -> nn.Module:
-    """A new model, by a name in `MODELS` or by the import path `package.module:object` of a similar function.
+    """A new model, by a name in `MODELS` or by the import path `package.module:object` of a class or function.
 
-    The folder of a module may stand before its import path: `folder/package.module:object`. The initial parameters
-    depend on the seed only; the state of torch's global generator does not change.
+    The class or function gets the options, and `input_shape` and `num_classes` if it has arguments of these names. The
+    folder of a module may stand before its import path: `folder/package.module:object`. The initial parameters depend
+    on the seed only; the state of torch's global generator does not change.
 
     >>> build_model("mlp", (3, 32, 32), 10, seed=0, hidden=[200, 200])[1]
     Linear(in_features=3072, out_features=200, bias=True)
     """
     make = lookup(name, MODELS, "model")
-    requirement = f"model {name!r} must be built for inputs of shape {tuple(input_shape)} and {num_classes} classes"
+    requirement = f"model {name!r} must be built for inputs of shape {tuple(input_shape)} and {num_classes} outputs"
+    about = _accepted(make, {"input_shape": tuple(input_shape), "num_classes": num_classes})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            model = make(tuple(input_shape), num_classes, **options)
+            model = make(**about, **options)
         except Exception as error:
             raise ValueError(f"{requirement}, but building it failed: {told(error)}.") from error
     if not isinstance(model, nn.Module):
@@ -95,25 +94,10 @@ def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: i
     return model
 
 
-def cross_entropy(outputs: Float[Tensor, "n c"], targets: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """Cross-entropy of each example, with `outputs` as logits."""
-    return functional.nll_loss(_over_classes(torch.log_softmax, outputs), targets, reduction="none")
-
-
-def softmax_cross_entropy(outputs: Float[Tensor, "n c"], targets: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """Cross-entropy with the softmax of `outputs` as logits: one softmax too many, which the paper's numbers need."""
-    return cross_entropy(_over_classes(torch.softmax, outputs), targets)
-
-
-def _over_classes(function: Callable[..., Tensor], outputs: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
-    """Applies `function` over the classes of each example.
-
-    With few classes it works on the transpose, which is three times as fast with 3 classes.
-    """
-    return function(outputs.mT, dim=0).mT if outputs.shape[1] < _FEW_CLASSES else function(outputs, dim=1)
-
-
-LOSSES = {"cross-entropy": cross_entropy, "softmax-cross-entropy": softmax_cross_entropy}
+def _accepted(make: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that the function has by name."""
+    names = inspect.signature(make).parameters
+    return {name: value for name, value in arguments.items() if name in names}
 
 
 def flatten(model: nn.Module) -> Float[Tensor, " d"]:

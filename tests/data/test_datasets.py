@@ -39,7 +39,7 @@ def test_the_training_rows_come_first_and_are_not_copied() -> None:
     ("changes", "message"),
     [
         ({"inputs": torch.zeros(0, 2)}, "`inputs` must have at least one row, got none."),
-        ({"inputs": torch.zeros(4, 2).double()}, "`inputs` must be float32, got torch.float64."),
+        ({"inputs": torch.zeros(4, 2).double()}, "`inputs` must be float32, or int64 for tokens, got torch.float64."),
         (
             {"targets": torch.zeros(3).long()},
             "`targets` must be one int64 for each of the 4 inputs, got torch.int64 of shape (3,).",

@@ -224,10 +224,10 @@ def test_validation_examples_are_evaluated_and_recorded(tmp_path: Path, data: Pa
     federation = build_federation(small(data))
     for record in place.records():
         assert (record.validation is not None) == (record.test is not None)
-    accuracies = place.records()[-1].validation.accuracies
+    accuracies = place.records()[-1].validation.scores
     counts = np.array(accuracies) * federation.validation.sizes.numpy()
     assert np.allclose(counts, counts.round())
-    assert accuracies != place.records()[-1].test.accuracies
+    assert accuracies != place.records()[-1].test.scores
 
 
 def test_a_federation_without_validation_examples_has_no_validation_records(tmp_path: Path, data: Path) -> None:
@@ -248,8 +248,8 @@ def test_clients_without_examples_of_a_part_are_recorded_as_unknown(tmp_path: Pa
     partition = {"kind": "from-file", "path": str(tmp_path / "partition.npz")}
     last = run(small(data, partition=partition), tmp_path / "run").records()[-1]
     for scores in (last.test, last.validation):
-        assert scores.accuracies[0] is None
-        assert None not in scores.accuracies[1:]
+        assert scores.scores[0] is None
+        assert None not in scores.scores[1:]
 
 
 def _toml(folder: Path, data: Path) -> Path:

@@ -104,7 +104,20 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "`__call__` takes round, sizes and seed, got FedAvg(",
     ),
     ({"data.options": 3}, "`data.options` must be an object, got 3."),
-    ({"model.loss": "hinge"}, "`model.loss` must be 'cross-entropy' or 'softmax-cross-entropy', got 'hinge'."),
+    (
+        {"task": {"name": "classification", "loss": "hinge"}},
+        "`task.loss` must be 'cross-entropy' or 'softmax-cross-entropy', got 'hinge'.",
+    ),
+    ({"task": {"loss": "hinge"}}, "`task.name` is missing; known: classification, regression, next-token."),
+    (
+        {"task": {"name": "clasification"}},
+        "unknown task name 'clasification'; did you mean 'classification'? known: classification, regression, "
+        "next-token, package.module:object.",
+    ),
+    (
+        {"task": {"name": "regression"}, "model.loss": "cross-entropy"},
+        "`model.loss` must be left out, since `task` decides the loss.",
+    ),
 ]
 
 
@@ -177,8 +190,12 @@ MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
     (Experiment, {**GIVEN, "sampling": FedAvg()}, "`sampling` must be an object of Uniform, BySize, Everyone, "),
     (Experiment, {**GIVEN, "training": {"lr": 1}}, "`training` must be an instance of LocalSGD, got {'lr': 1}."),
     (Experiment, {**GIVEN, "model": "mlp"}, "`model` must be an instance of Model, got 'mlp'."),
-    (Model, {"nmae": "mlp"}, "unknown field of Model 'nmae'; did you mean 'name'? known: name, loss, options."),
-    (Model, {"loss": "hinge"}, "`loss` of Model must be 'cross-entropy' or 'softmax-cross-entropy', got 'hinge'."),
+    (Model, {"nmae": "mlp"}, "unknown field of Model 'nmae'; did you mean 'name'? known: name, options."),
+    (
+        Experiment,
+        {**GIVEN, "task": "regression"},
+        "`task` must be an object of Classification, Regression, NextToken, ",
+    ),
     (StudyRow, {"name": "x", "algorithm": "fedavg"}, "`changes` of StudyRow is missing."),
     (LabelShards, {"num_clients": 0}, "`num_clients` of LabelShards must be a whole number from 1, got 0."),
     (LocalSGD, {"lr": "0.1"}, "`lr` of local training must be positive, got '0.1'."),

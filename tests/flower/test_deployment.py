@@ -122,7 +122,7 @@ def test_the_example_over_tls_equals_the_simulator(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FedFV(alpha=0.667, tau=0)" in done.stdout
     networked, simulated = (RunDirectory(tmp_path / "runs" / name).records() for name in ("network", "simulator"))
-    assert [record.test.accuracies for record in networked] == [record.test.accuracies for record in simulated]
+    assert [record.test.scores for record in networked] == [record.test.scores for record in simulated]
     torch.testing.assert_close(final(tmp_path / "runs/network"), final(tmp_path / "runs/simulator"), rtol=0, atol=1e-7)
 
 

@@ -249,7 +249,7 @@ def test_an_app_with_functions_of_its_own_reports_the_loss_before_training() -> 
         reply.content["metrics"] = MetricRecord({"num-examples": metrics["num-examples"], "eval_acc": 0.25})
         return reply
 
-    strategy = make_strategy(accuracy_key="eval_acc")
+    strategy = make_strategy(score_key="eval_acc")
     result = strategy.start(LocalGrid(app, len(SIZES)), ArrayRecord(make_model().state_dict()), 2)
     torch.testing.assert_close(strategy.server.params, simulated(strategy.aggregator, 2).params)
     assert result.evaluate_metrics_clientapp[2]["accuracies"] == [0.25] * len(SIZES)
@@ -353,11 +353,11 @@ def test_records_have_the_format_of_a_simulated_run_and_can_be_reported(tmp_path
     records = RunDirectory(tmp_path / "run").records()
     assert [record.rounds_done for record in records] == [0, 1, 2]
     assert records[0].opening.sizes["test"] == SIZES
-    assert len(records[-1].test.accuracies) == 4
+    assert len(records[-1].test.scores) == 4
     assert records[-1].replied is not None
     assert len(records[-1].replied) == COUNT
     (row,) = summarise([tmp_path / "run"])
-    assert row.accuracies.tolist() == [records[-1].test.accuracies]
+    assert row.scores.tolist() == [records[-1].test.scores]
 
 
 def test_a_directory_of_another_rule_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.experiments.helpers import small, write_data
 OLD = Path(__file__).parent / "old"
 VERSIONS = ["before-fingerprints", "before-format-1"]
 
-SCORES = Scores(losses=[0.5, None], accuracies=[0.25, None])
+SCORES = Scores(losses=[0.5, None], scores=[0.25, None])
 LOOK = Look(
     clients=[0, 1],
     lengths=[1.0, 2.0],

@@ -12,6 +12,7 @@ from torch import nn
 from fedfv.core import ACCURACY, NO_BUFFERS, TRAINED_LOSS, Measure, Replies
 from fedfv.data import Federation, Index
 from fedfv.models import build_model, flatten, flatten_buffers
+from fedfv.tasks import Classification
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, evaluate
 from tests.helpers import updates_of
 
@@ -54,7 +55,7 @@ def make_federation(sizes: list[int], shape: tuple[int, ...] = (12,), classes: i
 
 def make_model(federation: Federation, **options: Any) -> nn.Module:
     return build_model(
-        **options, input_shape=tuple(federation.inputs.shape[1:]), num_classes=federation.num_classes, seed=1
+        **options, input_shape=tuple(federation.inputs.shape[1:]), num_classes=federation.num_outputs, seed=1
     ).double()
 
 
@@ -75,7 +76,7 @@ def assert_equal(fast: Replies, plain: Replies) -> None:
 def test_batched_clients_equal_looped_ones(model: str, local: LocalSGD, loss: str) -> None:
     federation = make_federation([6, 3, 11, 8, 1], shape=IMAGE)
     module = make_model(federation, **MODELS[model])
-    settings: dict[str, Any] = {"local": local, "loss": loss, "measures": MEASURES}
+    settings: dict[str, Any] = {"local": local, "task": Classification(loss=loss), "measures": MEASURES}
     chosen = torch.tensor([3, 0, 4, 2])
     arguments = (7, chosen, flatten(module), NO_BUFFERS)
     fast, plain = (kind(federation, module, **settings) for kind in (BatchedClients, LoopClients))
@@ -190,7 +191,7 @@ def test_evaluation_in_one_pass_equals_one_for_each_client(in_order: bool, monke
         inputs, targets = federation.examples("test", client)
         outputs = module(inputs)
         assert found.losses[client].item() == pytest.approx(nn.functional.cross_entropy(outputs, targets).item())
-        assert found.accuracies[client].item() == pytest.approx((outputs.argmax(1) == targets).double().mean().item())
+        assert found.scores[client].item() == pytest.approx((outputs.argmax(1) == targets).double().mean().item())
     assert found.sizes.tolist() == [5, 9, 2, 7]
 
 

@@ -19,5 +19,5 @@ def data(context: Context) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]
 
 
 app = fair_client(
-    lambda: build_model("softmax-regression", (1, 28, 28), 3, seed=0), data, table3.training, loss=table3.model.loss
+    lambda: build_model("softmax-regression", (1, 28, 28), 3, seed=0), data, table3.training, task=table3.task
 )

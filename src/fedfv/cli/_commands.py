@@ -163,16 +163,15 @@ def partition(
     spec = Experiment.from_dict(tables if seed is None else {**tables, "seed": seed})
     fetch_missing(spec.data.name, folder)
     federation = build_federation(spec, folder)
-    sizes = federation.train.sizes
-    out.print(
-        f"{federation.num_clients} clients with {int(sizes.min())} to {int(sizes.max())} training examples, "
-        f"{int((class_counts(federation) > 0).sum(dim=1).min())} to "
-        f"{int((class_counts(federation) > 0).sum(dim=1).max())} of {federation.num_classes} classes each",
-        highlight=False,
-        soft_wrap=True,
-    )
+    sizes, counts = federation.train.sizes, class_counts(federation)
+    line = f"{federation.num_clients} clients with {int(sizes.min())} to {int(sizes.max())} training examples"
+    by_class = counts.shape[1] > 1
+    if by_class:
+        present = (counts > 0).sum(dim=1)
+        line += f", {int(present.min())} to {int(present.max())} of {counts.shape[1]} classes each"
+    out.print(line, highlight=False, soft_wrap=True)
     table, more = partition_table(federation)
-    out.print("Training examples of each class:")
+    out.print(f"Training examples of each {'class' if by_class else 'client'}:")
     out.print(table)
     if more:
         out.print(f"and {more} more clients; --out and --plot include all of them", highlight=False)

@@ -57,8 +57,12 @@ def partition_table(federation: Federation) -> tuple[Table, int]:
     names = federation.names or tuple(map(str, range(len(counts))))
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("client", overflow="fold")
-    if federation.num_classes <= _CLASSES:
-        for heading in (*map(str, range(federation.num_classes)), "total"):
+    if counts.shape[1] == 1:
+        table.add_column("total", justify="right", no_wrap=True)
+        for name, row in zip(names, shown, strict=False):
+            table.add_row(escape(name), str(sum(row)))
+    elif counts.shape[1] <= _CLASSES:
+        for heading in (*map(str, range(counts.shape[1])), "total"):
             table.add_column(heading, justify="right", no_wrap=True)
         for name, row in zip(names, shown, strict=False):
             table.add_row(escape(name), *map(str, row), str(sum(row)))

@@ -14,6 +14,7 @@ from fedfv.experiments import ManyProgress
 from fedfv.experiments import Progress as Where
 from fedfv.metrics import shown_in
 from fedfv.reports import Ranked, RankOn, Row, best_of_each_rule, ranking_cell
+from fedfv.tasks import ACCURACY
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
@@ -88,16 +89,18 @@ def _lines() -> Callable[[Where], None]:
 
 def _describe(where: Where) -> str:
     """The metrics of the latest evaluation, except those that need test sizes, which `Progress` does not have."""
-    accuracies = torch.tensor([value for value in where.accuracies if value is not None], dtype=torch.double)
-    metrics = [metric for metric in shown_in("progress") if not metric.needs_test_sizes]
-    texts = [f"{metric.title} {metric.unit.text(float(metric(accuracies)))}" for metric in metrics]
+    scores = torch.tensor([value for value in where.scores if value is not None], dtype=torch.double)
+    metrics = [metric for metric in shown_in("progress", where.scored_by) if not metric.needs_test_sizes]
+    texts = [f"{metric.title} {metric.unit.text(float(metric(scores)))}" for metric in metrics if len(scores)]
     return ", ".join([*texts, "no client replied"] if where.replied == 0 else texts)
 
 
 def result_table(rows: Sequence[Row]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), caption="test accuracy of the clients in per cent, ± over seeds")
+    score = rows[0].score
+    unit = f" in {score.unit.name}" if score.unit.name else ""
+    table = Table(box=None, padding=(0, 1, 0, 0), caption=f"test {score.name} of the clients{unit}, ± over seeds")
     table.add_column("rule", overflow="fold", min_width=14)
-    metrics = shown_in("terminal")
+    metrics = shown_in("terminal", score)
     for title in ("seeds", *(metric.title for metric in metrics)):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
@@ -107,7 +110,9 @@ def result_table(rows: Sequence[Row]) -> Table:
 
 def ranking_table(ranked: Sequence[Ranked], by: str, on: RankOn) -> Table:
     """The best setting of each rule, in the order of the ranking."""
-    caption = f"best setting of each rule by {by} on {on} examples; test accuracies in per cent"
+    score = next((entry.row.score for entry in ranked if entry.row is not None), ACCURACY)
+    plural = "accuracies in per cent" if score == ACCURACY else score.title
+    caption = f"best setting of each rule by {by} on {on} examples; test {plural}"
     table = Table(box=None, padding=(0, 1, 0, 0), caption=caption)
     table.add_column("rule")
     table.add_column("setting", overflow="fold")
@@ -115,10 +120,10 @@ def ranking_table(ranked: Sequence[Ranked], by: str, on: RankOn) -> Table:
     for name in (f"{by} on {on}", *shown):
         table.add_column(name, justify="right", no_wrap=True)
     for entry in best_of_each_rule(ranked):
-        cells = ["-" if entry.value is None else ranking_cell(by, *entry.value, between="±")]
+        cells = ["-" if entry.value is None else ranking_cell(by, *entry.value, between="±", score=score)]
         if entry.row is None:
             cells = ["diverged"]
         else:
-            cells += [ranking_cell(name, *entry.row.metrics[name], between="±") for name in shown]
+            cells += [ranking_cell(name, *entry.row.metrics[name], between="±", score=score) for name in shown]
         table.add_row(entry.rule, entry.label, *cells)
     return table

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 from fedfv.core._replies import Buffers, Replies
@@ -57,7 +57,7 @@ class Seen(NamedTuple):
     """The outputs and losses of a model on n training examples of one client."""
 
     outputs: Float[Tensor, "n ..."]
-    targets: Int[Tensor, " n"]
+    targets: Num[Tensor, "n ..."]
     losses: Float[Tensor, " n"]
 
 
@@ -81,8 +81,13 @@ class Measure:
 
 
 def _correct(seen: Seen) -> Float[Tensor, " n"]:
+    if seen.targets.is_floating_point() or seen.outputs.ndim != seen.targets.ndim + 1:
+        raise ValueError("`accuracies` can only be measured for a task whose targets are classes.")
     # On a transposed matrix, argmax takes ten times as long because of the strides.
-    return (seen.outputs.contiguous().argmax(dim=1) == seen.targets).to(seen.losses)
+    correct = (seen.outputs.contiguous().argmax(dim=-1) == seen.targets).to(seen.losses)
+    if correct.ndim == 1:
+        return correct
+    return correct.flatten(1).sum(dim=1) / (seen.targets >= 0).flatten(1).sum(dim=1).clamp(min=1)  # without padding
 
 
 ACCURACY = Measure(_correct, low=0, high=1)

@@ -6,8 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Num, Shaped
 from torch import Tensor
+
+PADDING = -100  # the target of a position that does not count, as in `torch.nn.functional.nll_loss`
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,9 +17,9 @@ class Dataset:
     """All examples of a dataset, the official training rows first.
 
     Args:
-        inputs: in the form that the model expects.
-        targets: classes, counted from 0.
-        num_classes: larger than every target.
+        inputs: in the form that the model expects: float32, or int64 for a model that embeds tokens.
+        targets: classes, counted from 0, or for tokens one class for each position, with -100 for padding; or numbers.
+        num_classes: larger than every target; None if the targets are numbers.
         class_names: in the order of the targets; empty if the classes have no names.
         columns: other values of each row, such as its writer, by name; `ByColumn` makes a client of each value.
         num_train: the number of official training rows; None for all rows.
@@ -27,9 +29,9 @@ class Dataset:
     (5, 3)
     """
 
-    inputs: Float[Tensor, "n ..."]
-    targets: Int[Tensor, " n"]
-    num_classes: int
+    inputs: Num[Tensor, "n ..."]
+    targets: Num[Tensor, "n ..."]
+    num_classes: int | None = None
     class_names: tuple[str, ...] = ()
     columns: Mapping[str, Shaped[np.ndarray[Any, Any], " n"]] = field(default_factory=dict)
     num_train: int | None = None
@@ -38,18 +40,12 @@ class Dataset:
         n = len(self.inputs)
         if n == 0:
             raise ValueError("`inputs` must have at least one row, got none.")
-        if self.inputs.dtype != torch.float32:
-            raise ValueError(f"`inputs` must be float32, got {self.inputs.dtype}.")
-        if self.targets.shape != (n,) or self.targets.dtype != torch.int64:
-            raise ValueError(
-                f"`targets` must be one int64 for each of the {n} inputs, "
-                f"got {self.targets.dtype} of shape {tuple(self.targets.shape)}."
-            )
-        if not 0 <= int(self.targets.min()) <= int(self.targets.max()) < self.num_classes:
-            raise ValueError(
-                f"`targets` must be from 0 to {self.num_classes - 1}, "
-                f"got {int(self.targets.min())} to {int(self.targets.max())}."
-            )
+        if self.inputs.dtype not in (torch.float32, torch.int64):
+            raise ValueError(f"`inputs` must be float32, or int64 for tokens, got {self.inputs.dtype}.")
+        if self.num_classes is None:
+            self._check_numbers(n)
+        else:
+            self._check_classes(n, self.num_classes)
         if self.class_names and len(self.class_names) != self.num_classes:
             raise ValueError(
                 f"`class_names` must have {self.num_classes} names, one for each class, got {len(self.class_names)}."
@@ -59,6 +55,28 @@ class Dataset:
                 raise ValueError(f"column '{name}' must have one value for each of the {n} rows, got {column.shape}.")
         if self.num_train is not None and not 1 <= self.num_train <= n:
             raise ValueError(f"`num_train` must be from 1 to the {n} rows, got {self.num_train}.")
+
+    def _check_numbers(self, n: int) -> None:
+        if self.targets.shape != (n,) or not self.targets.is_floating_point():
+            raise ValueError(
+                f"`targets` without `num_classes` must be one floating-point number for each of the {n} inputs, "
+                f"got {self.targets.dtype} of shape {tuple(self.targets.shape)}."
+            )
+        if not (finite := self.targets.isfinite()).all():
+            bad = int((~finite).nonzero()[0])
+            raise ValueError(f"`targets` must be finite, got {self.targets[bad].item()} in row {bad}.")
+
+    def _check_classes(self, n: int, num_classes: int) -> None:
+        if self.targets.ndim == 0 or len(self.targets) != n or self.targets.dtype != torch.int64:
+            raise ValueError(
+                f"`targets` must be one int64 for each of the {n} inputs, "
+                f"got {self.targets.dtype} of shape {tuple(self.targets.shape)}."
+            )
+        counted = self.targets if self.targets.ndim == 1 else self.targets[self.targets != PADDING]
+        if len(counted) and not 0 <= int(counted.min()) <= int(counted.max()) < num_classes:
+            raise ValueError(
+                f"`targets` must be from 0 to {num_classes - 1}, got {int(counted.min())} to {int(counted.max())}."
+            )
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -56,7 +56,8 @@ class Federation:
 
     Args:
         inputs: in the form that the model expects.
-        targets: classes, counted from 0.
+        targets: classes, counted from 0; or numbers.
+        num_classes: None if the targets are numbers.
         names: names of the clients, for tables and figures; may be empty.
 
     >>> mine, yours = torch.tensor([0, 1]), torch.tensor([2, 3, 4])
@@ -66,11 +67,11 @@ class Federation:
     """
 
     inputs: Num[Tensor, "n ..."]
-    targets: Int[Tensor, " n"]
+    targets: Num[Tensor, "n ..."]
     train: Index
     validation: Index
     test: Index
-    num_classes: int
+    num_classes: int | None = None
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -94,6 +95,11 @@ class Federation:
     def num_clients(self) -> int:
         """The number of clients."""
         return len(self.train)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs that a model needs: one for each class, or one if the targets are numbers."""
+        return self.num_classes or 1
 
     def digest(self, parts: Sequence[Part] = ("train", "validation", "test")) -> str:
         """SHA-256 of the clients' names and of every example that each of them holds, in hexadecimal.

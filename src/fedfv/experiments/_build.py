@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedfv.experiments._seeding import model_seed, split
 from fedfv.experiments._spec import Data, Experiment
 from fedfv.experiments._trial import check_batches, check_fit, takes_stacks
 from fedfv.models import build_model
+from fedfv.tasks import fitted, targets_of
 from fedfv.training import BatchedClients, LoopClients
 
 
@@ -59,11 +61,20 @@ def _partitioned(experiment: Experiment, partition: Partition, dataset: Dataset)
 def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
     """The model with its initial parameters."""
     shape, seed = tuple(federation.inputs.shape[1:]), model_seed(experiment.seeding, experiment.seed)
-    model = build_model(experiment.model.name, shape, federation.num_classes, seed, **experiment.model.options)
+    model = build_model(experiment.model.name, shape, federation.num_outputs, seed, **experiment.model.options)
     model = model.to(federation.inputs.device)
     check_fit(experiment, federation, model)
     check_batches(experiment, federation, model)
     return model
+
+
+def fit_task(experiment: Experiment, federation: Federation) -> Experiment:
+    """The experiment with the constants that its task takes from the training targets."""
+    task, came = experiment.task, "numbers" if federation.num_classes is None else "classes"
+    if targets_of(task) != came:
+        raise ConfigError(f"`task`: targets of {type(task).__name__} must be {targets_of(task)}, but these are {came}.")
+    with calling("task", type(task)):
+        return replace(experiment, task=fitted(task, federation.targets[federation.train.rows]))
 
 
 def build_clients(experiment: Experiment, federation: Federation, model: nn.Module) -> Clients:
@@ -72,7 +83,7 @@ def build_clients(experiment: Experiment, federation: Federation, model: nn.Modu
         federation=federation,
         model=model,
         local=experiment.training,
-        loss=experiment.model.loss,
+        task=experiment.task,
         seed=experiment.seed,
         measures=needs(experiment.aggregator),
     )

@@ -8,6 +8,7 @@ from typing import Any
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import adapter_of, build, calling
 from fedfv.importing import lookup, name_of
+from fedfv.tasks import TASKS, Score
 
 
 def build_kind(known: Mapping[str, type[Any]], table: Any, where: str, mark: str = "kind") -> Any:
@@ -47,6 +48,18 @@ def table_of(options: Any, known: Mapping[str, type[Any]], where: str, mark: str
     with calling(where, kind):
         values = adapter_of(kind).dump_python(options, mode="json", include=fields, warnings=False)
     return {mark: name_of(kind, known, f"{where} {mark}"), **values}
+
+
+def check_task(task: Any) -> None:
+    """Refuses a task that is not an object of a dataclass with the attributes of `fedfv.tasks.Task`."""
+    methods = all(callable(getattr(task, name, None)) for name in ("losses", "scores"))
+    good = methods and dataclasses.is_dataclass(task) and not isinstance(task, type)
+    if not good or not isinstance(getattr(task, "scored_by", None), Score):
+        classes = ", ".join(kind.__name__ for kind in TASKS.values())
+        raise ConfigError(
+            f"`task` must be an object of {classes}, or of a frozen dataclass with the methods `losses` and `scores` "
+            f"and the attribute `scored_by`, a fedfv.tasks.Score, got {task!r}."
+        )
 
 
 def check_kind(where: str, value: Any, known: Mapping[str, type[Any]], arguments: Sequence[str]) -> None:

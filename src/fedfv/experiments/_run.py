@@ -1,5 +1,6 @@
 """Runs an experiment: the loop over rounds with evaluations, records, checkpoints and resume."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,25 +11,35 @@ from torch import Tensor, nn
 from fedfv.core import Clients, NotFiniteError, ServerState, start
 from fedfv.data import Dataset, Federation
 from fedfv.errors import ConfigError, DivergedError
-from fedfv.experiments._build import build_clients, build_federation, build_module, build_sampler, device_of, output_of
+from fedfv.experiments._build import (
+    build_clients,
+    build_federation,
+    build_module,
+    build_sampler,
+    device_of,
+    fit_task,
+    output_of,
+)
 from fedfv.experiments._spec import Experiment
 from fedfv.lens import look
 from fedfv.models import flatten, flatten_buffers
 from fedfv.runs import Fingerprint, Look, Opening, Record, Recorder, RunDirectory, Scores, layer
 from fedfv.simulation import Round, simulate
+from fedfv.tasks import ACCURACY, Score, Task
 from fedfv.training import Evaluation, evaluate
 
 _FEW = 10  # upper bound on the clients that a sentence names
 
 
 class Progress(NamedTuple):
-    """The progress of a run: its number of rounds, and the latest accuracies of its clients."""
+    """The progress of a run: its number of rounds, and the latest scores of its clients."""
 
     rounds_done: int
     rounds: int
-    accuracies: list[float | None]  # None for a client without test examples
+    scores: list[float | None]  # None for a client without test examples
     replied: int | None  # number of clients that replied in the last round; None before the first round
     record: Record | None = None  # the record of the last round
+    scored_by: Score = ACCURACY  # what the scores mean
 
 
 def run(
@@ -52,12 +63,13 @@ def run(
     """
     try:
         federation = build_federation(experiment, data).sorted_by_client().to(device_of(experiment))
-        model = build_module(experiment, federation)
-        clients, sample = build_clients(experiment, federation, model), build_sampler(experiment, federation)
+        fitted = fit_task(experiment, federation)
+        model = build_module(fitted, federation)
+        clients, sample = build_clients(fitted, federation, model), build_sampler(experiment, federation)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     with RunDirectory.own(directory, experiment.to_dict(), completed) as place:
-        _run(_Parts(experiment, federation, model, clients, sample), place, watch)
+        _run(_Parts(fitted, federation, model, clients, sample), place, watch)
     return place
 
 
@@ -84,16 +96,16 @@ class _Parts(NamedTuple):
     sample: Callable[[int], Int[Tensor, " m"]]
 
     def scores(self, server: ServerState[Any]) -> dict[str, Scores]:
-        """Losses and accuracies of all clients on test examples, and on validation examples if there are any."""
-        params, buffers, loss = output_of(self.experiment, server), server.buffers, self.experiment.model.loss
-        test = evaluate(self.federation, self.model, params, buffers, loss, "test")
+        """Losses and scores of all clients on test examples, and on validation examples if there are any."""
+        params, buffers, task = output_of(self.experiment, server), server.buffers, self.experiment.task
+        test = evaluate(self.federation, self.model, params, buffers, task, "test")
         bad = (test.sizes > 0) & ~test.losses.isfinite()
         if bad.any():
             raise NotFiniteError("test losses", bad.nonzero().flatten().tolist())
-        scores = {"test": _scores(test)}
+        scores = {"test": _scores(test, task)}
         if self.federation.validation.sizes.any():
-            validation = evaluate(self.federation, self.model, params, buffers, loss, "validation")
-            scores["validation"] = _scores(validation)
+            validation = evaluate(self.federation, self.model, params, buffers, task, "validation")
+            scores["validation"] = _scores(validation, task)
         return scores
 
     def record(self, turn: Round[Any]) -> Record:
@@ -120,15 +132,16 @@ def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) 
     server = recorder.resume()
     if server is None:
         server = start(experiment.aggregator, federation.num_clients, flatten(model), flatten_buffers(model))
-        recorder.open(server, _opening(federation, fingerprint), **parts.scores(server))
-    accuracies = next(record.test.accuracies for record in reversed(place.records()) if record.test is not None)
-    watch(Progress(server.round, experiment.rounds, accuracies, None))
+        recorder.open(server, _opening(experiment, federation, fingerprint), **parts.scores(server))
+    scores = next(record.test.scores for record in reversed(place.records()) if record.test is not None)
+    scored_by = experiment.task.scored_by
+    watch(Progress(server.round, experiment.rounds, scores, None, scored_by=scored_by))
     try:
         for turn in simulate(clients, experiment.aggregator, sample, server, experiment.rounds):
             server, record = turn.server, parts.record(turn)
             recorder.add(server, record, save=server.round == experiment.rounds)
-            accuracies = accuracies if record.test is None else record.test.accuracies
-            watch(Progress(server.round, experiment.rounds, accuracies, len(record.replied or []), record))
+            scores = scores if record.test is None else record.test.scores
+            watch(Progress(server.round, experiment.rounds, scores, len(record.replied or []), record, scored_by))
     except KeyboardInterrupt:
         recorder.save()
         raise
@@ -156,16 +169,16 @@ def _fingerprint(federation: Federation, model: nn.Module) -> Fingerprint:
     )
 
 
-def _opening(federation: Federation, fingerprint: Fingerprint) -> Opening:
+def _opening(experiment: Experiment, federation: Federation, fingerprint: Fingerprint) -> Opening:
     sizes = {part: getattr(federation, part).sizes.tolist() for part in ("train", "validation", "test")}
-    return Opening(names=list(federation.names), sizes=sizes, fingerprint=fingerprint)
-
-
-def _scores(evaluation: Evaluation) -> Scores:
-    """An evaluation as lists, with None for a client without examples."""
-    sizes = evaluation.sizes.tolist()
-    losses, accuracies = (
-        [value if size else None for value, size in zip(values.tolist(), sizes, strict=True)]
-        for values in (evaluation.losses, evaluation.accuracies)
+    return Opening(
+        names=list(federation.names), sizes=sizes, scored_by=experiment.task.scored_by, fingerprint=fingerprint
     )
-    return Scores(losses=losses, accuracies=accuracies)
+
+
+def _scores(evaluation: Evaluation, task: Task) -> Scores:
+    """An evaluation as lists, with None for a client without examples, or without a defined score."""
+    losses, scores, variances = (
+        [None if math.isnan(value) else value for value in values.tolist()] for values in evaluation[:3]
+    )
+    return Scores(losses=losses, scores=scores, variances=None if task.scored_by.is_share else variances)

@@ -16,9 +16,10 @@ from fedfv.core import with_learning_rate
 from fedfv.data import PARTITIONS, Partition
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
-from fedfv.experiments._kinds import build_kind, check_kind, table_of
+from fedfv.experiments._kinds import build_kind, check_kind, check_task, table_of
 from fedfv.experiments._seeding import known_name, seeding_of
 from fedfv.sampling import SAMPLINGS, Sampler
+from fedfv.tasks import TASKS, Classification, Task
 from fedfv.training import LocalSGD
 
 T = TypeVar("T")
@@ -50,10 +51,12 @@ class Data:
 
 @specification
 class Model:
-    """The network: a known name, or `package.module:object`, a function of input shape, classes and options."""
+    """The network: a known name, or `package.module:object`, a class or function that returns a torch.nn.Module.
+
+    It gets the options, and also `input_shape` and `num_classes` if it has arguments of these names.
+    """
 
     name: str = "mlp"
-    loss: Literal["cross-entropy", "softmax-cross-entropy"] = "cross-entropy"
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -70,6 +73,7 @@ class Experiment:
         engine: how clients are simulated; "auto" takes the fastest engine that can train the model.
         seeding: how each client's split and the initial model are drawn from the seed: a known name, or
             `package.module:object`, a class with the methods of `Seeding`.
+        task: the loss and the score of each example.
         partition: which client holds which examples; None if the data are a Federation, which already decides this.
         sampling: which clients reply in a round.
 
@@ -91,6 +95,7 @@ class Experiment:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: Literal["auto", "loop", "batched"] = "auto"
     seeding: str = "addressed"
+    task: Annotated[Task, AsItIs] = field(default_factory=Classification)
     data: Data = field(default_factory=Data)
     partition: Annotated[Partition | None, AsItIs] = None
     model: Model = field(default_factory=Model)
@@ -107,6 +112,7 @@ class Experiment:
         object.__setattr__(self, "aggregator", with_learning_rate(rule, self.training.lr))
         object.__setattr__(self, "seeding", known_name(self.seeding))
         seeding_of(self.seeding)
+        check_task(self.task)
         if self.partition is not None:
             check_kind("partition", self.partition, PARTITIONS, ("dataset", "seed"))
         check_kind("sampling", self.sampling, SAMPLINGS, ("round", "sizes", "seed"))
@@ -120,7 +126,9 @@ class Experiment:
                 raise ConfigError("an experiment with a table `grid` is a sweep; run it with `fedfv sweep`.")
             if key not in known:
                 raise ConfigError.unknown("key", key, known)
+        table = _with_task(table)
         parts: dict[str, Callable[[Any], Any]] = {
+            "task": lambda part: build_kind(TASKS, part, "task", "name"),
             "data": lambda part: build(Data, part, "data"),
             "partition": lambda part: build_kind(PARTITIONS, part, "partition"),
             "model": lambda part: build(Model, part, "model"),
@@ -142,6 +150,7 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """The experiment as TOML tables, with every default filled in; keys whose value is None are left out."""
         tables = dataclasses.asdict(self)
+        tables["task"] = table_of(self.task, TASKS, "task", "name")
         if self.partition is not None:
             tables["partition"] = table_of(self.partition, PARTITIONS, "partition")
         tables["sampling"] = table_of(self.sampling, SAMPLINGS, "sampling")
@@ -152,6 +161,18 @@ class Experiment:
     def to_toml(self) -> str:
         """The experiment as the text of a TOML file."""
         return tomli_w.dumps(self.to_dict())
+
+
+def _with_task(table: dict[str, Any]) -> dict[str, Any]:
+    """The table in the current form: older files name the loss of a classification in the table `model`."""
+    model = table.get("model")
+    if not isinstance(model, dict) or "loss" not in model:
+        return table
+    rest = {key: value for key, value in model.items() if key != "loss"}
+    task = {"name": "classification", "loss": model["loss"]}
+    if table.get("task", task) != task:
+        raise ConfigError("`model.loss` must be left out, since `task` decides the loss.")
+    return {**table, "task": task, "model": rest}
 
 
 def _without_none(value: Any) -> Any:

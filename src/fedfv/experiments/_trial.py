@@ -13,19 +13,21 @@ from fedfv.errors import ConfigError
 from fedfv.experiments._spec import Experiment
 from fedfv.importing import told
 from fedfv.models import flatten, flatten_buffers
+from fedfv.tasks import misfit
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, can_be_batched
 
 _NAMED = 5  # upper bound on the clients that a sentence names
 
 
 def check_fit(experiment: Experiment, federation: Federation, model: nn.Module) -> None:
-    """Refuses a model that cannot be trained on the examples, or has fewer outputs than there are classes."""
+    """Refuses a model that cannot be trained on the examples, or whose outputs do not fit the task."""
     problem = _misfit(experiment, federation, model)
     if problem is not None:
         shape, classes = tuple(federation.inputs.shape[1:]), federation.num_classes
+        outputs = "one number" if classes is None else f"one output for each of the {classes} classes"
         raise ConfigError(
-            f"model {experiment.model.name!r} must turn each input of shape {shape} into one output for each of the "
-            f"{classes} classes, and be trainable, but {problem}."
+            f"model {experiment.model.name!r} must turn each input of shape {shape} into {outputs}, and be trainable, "
+            f"but {problem}."
         )
 
 
@@ -80,16 +82,16 @@ def _misfit(experiment: Experiment, federation: Federation, model: nn.Module) ->
     """The problem with the outputs of the model or with its training; None if there is none."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         return "it has no trainable parameters"
-    inputs = _few(federation, [2]).inputs
+    few = _few(federation, [2])
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            outputs = copy.deepcopy(model).eval()(inputs)
+            outputs = copy.deepcopy(model).eval()(few.inputs)
+            if not isinstance(outputs, Tensor):
+                return f"it returns a {type(outputs).__name__}"
+            if (problem := misfit(experiment.task, outputs, few.targets, few.num_outputs)) is not None:
+                return problem
     except Exception as error:
         return told(error)
-    if not isinstance(outputs, Tensor):
-        return f"it returns a {type(outputs).__name__}"
-    if outputs.ndim != 2 or len(outputs) != len(inputs) or outputs.shape[1] < federation.num_classes:
-        return f"it returns shape {tuple(outputs.shape)} for {len(inputs)} examples"
     failure = _attempt(LoopClients, experiment, federation, model, [2])
     return None if failure is None else told(failure)
 
@@ -104,7 +106,7 @@ def _attempt(
     """The exception of one step of clients of these sizes, with a copy of the model; None if there is none."""
     try:
         with torch.random.fork_rng(devices=[]):
-            clients = kind(_few(federation, sizes), copy.deepcopy(model), LocalSGD(lr=1e-6), experiment.model.loss)
+            clients = kind(_few(federation, sizes), copy.deepcopy(model), LocalSGD(lr=1e-6), experiment.task)
             clients(0, torch.arange(len(sizes)), flatten(model), flatten_buffers(model))
     except Exception as error:
         return error

@@ -10,8 +10,21 @@ from torch import Tensor, nn
 
 from fedfv.core import ACCURACY, NO_BUFFERS, TRAINED_LOSS, Buffers, Measure
 from fedfv.data import Federation, Index
-from fedfv.flower._contract import ARRAYS, CONFIG, LOSS, METRICS, NEEDS, ROUND, SIZE, identify, key_of
+from fedfv.flower._contract import (
+    ARRAYS,
+    CONFIG,
+    LOSS,
+    METRICS,
+    NEEDS,
+    ROUND,
+    SIZE,
+    VARIANCE,
+    identify,
+    key_of,
+    key_of_score,
+)
 from fedfv.models import flatten, flatten_buffers, load
+from fedfv.tasks import Classification, Task
 from fedfv.training import BatchedClients, LocalSGD, LoopClients, can_be_batched, evaluate
 
 Examples = tuple[Tensor, Tensor]  # inputs and targets
@@ -22,7 +35,7 @@ def fair_client(
     data: Callable[[Context], tuple[Examples, Examples]],
     local: LocalSGD,
     *,
-    loss: str = "cross-entropy",
+    task: Task | None = None,
     seed: int = 0,
     measures: Mapping[str, Measure] = MappingProxyType({}),
     key: str = "partition-id",
@@ -35,12 +48,13 @@ def fair_client(
         model: makes the network; its parameters are replaced by the received ones.
         data: returns the training and the test examples of a client, given the context of its node.
         local: settings of the local training.
-        loss: the name of a loss in `fedfv.models.LOSSES`.
+        task: the loss and the score of each example; the default is classification. A task that takes constants from
+            training targets needs them here, since no client sees the targets of the others.
         seed: seed for the order of the examples, which is that of a simulated client with the same seed.
         measures: the `needs` of your own rule.
         key: key of the node's configuration that holds the client's id.
     """
-    app = identify(ClientApp(), key)
+    app, task = identify(ClientApp(), key), Classification() if task is None else task
     known = {"accuracies": ACCURACY, "trained_losses": TRAINED_LOSS, **measures}
     fields = {key_of(name): name for name in known}
 
@@ -59,7 +73,7 @@ def fair_client(
         if unknown := [key for key in needed if key not in fields]:
             raise ValueError(f"`measures` must have `{unknown[0]}`, which the server's rule needs, got {list(fields)}.")
         needed_measures = {fields[key]: known[fields[key]] for key in needed}
-        train_all = clients(federation, module, local, loss, seed, needed_measures)
+        train_all = clients(federation, module, local, task, seed, needed_measures)
         replies = train_all(round, torch.tensor([client]), flatten(module), flatten_buffers(module))
         buffers = NO_BUFFERS if replies.buffers is None else Buffers(*(part[0] for part in replies.buffers))
         load(flatten(module) - torch.as_tensor(replies.updates)[0], module, buffers)
@@ -70,14 +84,16 @@ def fair_client(
     @app.evaluate()
     def test(message: Message, context: Context) -> Message:
         client, module, federation = received(message, context)
-        evaluation = evaluate(federation, module, flatten(module), flatten_buffers(module), loss)
+        evaluation = evaluate(federation, module, flatten(module), flatten_buffers(module), task)
         metrics = MetricRecord(
             {
                 LOSS: float(evaluation.losses[client]),
-                key_of("accuracies"): float(evaluation.accuracies[client]),
+                key_of_score(task.scored_by): float(evaluation.scores[client]),
                 SIZE: int(evaluation.sizes[client]),
             }
         )
+        if not task.scored_by.is_share:
+            metrics[VARIANCE] = float(evaluation.variances[client])
         return Message(RecordDict({METRICS: metrics}), reply_to=message)
 
     return app
@@ -92,5 +108,6 @@ def _alone(client: int, train: Examples, test: Examples) -> Federation:
         return Index(torch.arange(first, first + count), offsets)
 
     inputs, targets = torch.cat([train[0], test[0]]), torch.cat([train[1], test[1]])
+    num_classes = None if targets.is_floating_point() else int(targets.max()) + 1
     train_rows, test_rows = index(0, len(train[1])), index(len(train[1]), len(test[1]))
-    return Federation(inputs, targets, train_rows, index(0, 0), test_rows, int(targets.max()) + 1)
+    return Federation(inputs, targets, train_rows, index(0, 0), test_rows, num_classes)

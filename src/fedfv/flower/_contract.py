@@ -6,6 +6,8 @@ from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
+from fedfv.tasks import Score
+
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # Flower's own names for the records of a message
 
 CLIENT = "client-id"
@@ -13,6 +15,7 @@ ROUND = "round"  # key of the configuration; rounds are counted from 0
 NEEDS = "needs"  # key of the configuration: the metrics that the rule needs beside loss and size, separated by spaces
 SERVER_ROUND = "server-round"  # the same round, counted from 1 as in Flower's own strategies
 LOSS, ACCURACY, SIZE = "loss", "accuracy", "num-examples"
+VARIANCE = "score-variance"  # the sampling variance of a score that is not a share
 _KEYS = {"accuracies": ACCURACY, "trained_losses": "trained-loss"}
 
 WHO = "who"  # the action of the query that asks a node for its client id
@@ -26,6 +29,16 @@ def key_of(field: str) -> str:
     ('accuracy', 'margins')
     """
     return _KEYS.get(field, field)
+
+
+def key_of_score(scored_by: Score) -> str:
+    """The name of the metric for the score of a client.
+
+    >>> from fedfv.tasks import ACCURACY, Score
+    >>> key_of_score(ACCURACY), key_of_score(Score("mean absolute error"))
+    ('accuracy', 'mean-absolute-error')
+    """
+    return scored_by.name.lower().replace(" ", "-")
 
 
 def fair_app(

@@ -8,8 +8,9 @@ import torch
 from flwr.app import Message, MetricRecord
 
 from fedfv.core import Buffers, Measure, NotFiniteError, Replies, ServerState, as_fields
-from fedfv.flower._contract import ARRAYS, LOSS, SIZE, key_of
+from fedfv.flower._contract import ARRAYS, LOSS, SIZE, VARIANCE, key_of
 from fedfv.flower._layout import Layout, WrongArraysError
+from fedfv.tasks import Score
 
 KINDS = ("error", "silent", "arrays", "not-finite", "metrics", "duplicate")
 
@@ -26,8 +27,9 @@ class Evaluated(NamedTuple):
     """The evaluation of the model by one client."""
 
     loss: float | None
-    accuracy: float
+    score: float
     size: int
+    variance: float | None = None  # sampling variance of the score, if the client reports it
 
 
 class _WrongError(ValueError):
@@ -110,14 +112,19 @@ def read_training(
     return None, rejected
 
 
-def read_evaluation(answers: Mapping[int, Message], accuracy_key: str) -> tuple[dict[int, Evaluated], list[Rejected]]:
+def read_evaluation(
+    answers: Mapping[int, Message], scored_by: Score, score_key: str
+) -> tuple[dict[int, Evaluated], list[Rejected]]:
     """The evaluation of each client on its test data, and the clients whose answer is wrong."""
     good, rejected = {}, []
     for client, message in sorted(answers.items()):
         try:
             metrics = _metrics(message)
             loss = _number(metrics, LOSS) if LOSS in metrics else None
-            good[client] = Evaluated(loss, _number(metrics, accuracy_key, high=1), int(_number(metrics, SIZE)))
+            score, size = _number(metrics, score_key, scored_by.low, scored_by.high), int(_number(metrics, SIZE))
+            variance = metrics.get(VARIANCE)
+            known = isinstance(variance, float) and variance >= 0  # a client with one example sends NaN
+            good[client] = Evaluated(loss, score, size, variance if known else None)  # type: ignore[arg-type]
         except _WrongError as wrong:
             rejected.append(Rejected(client, wrong.kind, str(wrong)))
     return good, rejected

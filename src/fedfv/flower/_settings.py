@@ -22,12 +22,17 @@ def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[st
         "num_clients": strategy.num_clients,
         "fraction": strategy.fraction,
         "min_replies": strategy.min_replies,
-        "accuracy_key": strategy.accuracy_key,
+        "score_key": strategy.score_key,
         "buffers": list(strategy.buffers),
         "aggregator": {"name": name, **_without_none(dataclasses.asdict(rule))},
         "train_config": {key: _plain(value) for key, value in train_config.items()},
     }
     return tables | ({} if strategy.count is None else {"count": strategy.count})
+
+
+def completed(tables: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a directory in the current form; `score_key` was called `accuracy_key` before."""
+    return {"score_key" if key == "accuracy_key" else key: value for key, value in tables.items()}
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:

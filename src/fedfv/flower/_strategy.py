@@ -15,18 +15,19 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedfv.core import Aggregator, ServerState, check_rule, explained_step, needs, skip, start, with_learning_rate
-from fedfv.flower._contract import ACCURACY, ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND, key_of
+from fedfv.flower._contract import ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND, key_of, key_of_score
 from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
 from fedfv.flower._outgoing import Outgoing
 from fedfv.flower._roster import Roster
-from fedfv.flower._settings import settings_of
+from fedfv.flower._settings import completed, settings_of
 from fedfv.lens import look
 from fedfv.metrics import METRICS
 from fedfv.runs import Fingerprint, Look, Opening, Record, Recorder, RunDirectory, Scores
 from fedfv.seeding import rng
+from fedfv.tasks import ACCURACY, Score
 
-_SHOWN = ("mean", "std", "worst", "minimum")  # metrics of the clients' accuracies in Flower's results
+_SHOWN = ("mean", "std", "worst", "minimum")  # metrics of the clients' scores in Flower's results
 
 
 class FairStrategy(Strategy):
@@ -44,7 +45,10 @@ class FairStrategy(Strategy):
         count: the number of clients that train in a round, in place of `fraction`.
         min_replies: the model does not change in a round with fewer good replies.
         evaluate_fraction: the share of connected clients that evaluate the model.
-        accuracy_key: the evaluation metric that holds a client's accuracy, from 0 to 1; fairness is measured on it.
+        scored_by: what the score of a client means; fairness is measured on it. For clients of `fair_client` it is the
+            `scored_by` of their task.
+        score_key: the evaluation metric that holds a client's score; the default is the name of the score in small
+            letters with hyphens, such as "accuracy", which is a number from 0 to 1.
         evaluate_every: rounds between evaluations; the initial and the final model are always evaluated.
         timeout: seconds to wait for the replies of a round.
         ttl: seconds after which a message expires; the default is `timeout`.
@@ -63,7 +67,8 @@ class FairStrategy(Strategy):
         count: int | None = None,
         min_replies: int = 1,
         evaluate_fraction: float = 1.0,
-        accuracy_key: str = ACCURACY,
+        scored_by: Score = ACCURACY,
+        score_key: str | None = None,
         evaluate_every: int = 1,
         timeout: float = 600.0,
         ttl: float | None = None,
@@ -88,7 +93,7 @@ class FairStrategy(Strategy):
         self.aggregator, self.num_clients, self.seed = aggregator, num_clients, seed
         self.fraction, self.count, self.min_replies = fraction, count, min_replies
         self.evaluate_fraction, self.evaluate_every = evaluate_fraction, evaluate_every
-        self.accuracy_key = accuracy_key
+        self.scored_by, self.score_key = scored_by, key_of_score(scored_by) if score_key is None else score_key
         self.timeout, self.ttl, self.wait = timeout, timeout if ttl is None else ttl, wait
         self.buffers = tuple(buffers)
         self.directory = None if directory is None else Path(directory)
@@ -148,13 +153,13 @@ class FairStrategy(Strategy):
         if self._recorder is not None:
             everyone = [results.get(client) for client in range(self.num_clients)]
             sizes = {"test": [result and result.size for result in everyone]}
-            opening = Opening(sizes=sizes, fingerprint=self._fingerprint)
+            opening = Opening(sizes=sizes, scored_by=self.scored_by, fingerprint=self._fingerprint)
             self._recorder.open(server, opening, self._scores(results))
 
     def _own_directory(self, train_config: ConfigRecord) -> AbstractContextManager[RunDirectory | None]:
         if self.directory is None:
             return nullcontext()
-        return RunDirectory.own(self.directory, settings_of(self, train_config))
+        return RunDirectory.own(self.directory, settings_of(self, train_config), completed)
 
     def _log_resumed(self) -> None:
         done = self.server.round
@@ -234,24 +239,25 @@ class FairStrategy(Strategy):
         return self._ask(MessageType.EVALUATE, record, {client: nodes[client] for client in chosen})
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The accuracies of the clients. The round is over, so its record and its checkpoint are written, too."""
+        """The scores of the clients. The round is over, so its record and its checkpoint are written, too."""
         results = self._evaluated(replies)
         if self._recorder is not None:
             self._recorder.add(self.server, dataclasses.replace(self._record, test=self._scores(results)))
         if not results:
             return None
-        accuracies = torch.tensor([result.accuracy for result in results.values()], dtype=torch.double)
+        scores = torch.tensor([result.score for result in results.values()], dtype=torch.double)
+        metrics = {name: METRICS[name].under(self.scored_by) for name in _SHOWN}
         return MetricRecord(
             {
                 "clients": list(results),
-                "accuracies": accuracies.tolist(),
-                **{name: float(METRICS[name](accuracies)) for name in _SHOWN},
+                "accuracies" if self.scored_by == ACCURACY else "scores": scores.tolist(),
+                **{name: float(metric(scores)) for name, metric in metrics.items()},
             }
         )
 
     def _evaluated(self, replies: Iterable[Message]) -> dict[int, Evaluated]:
         answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
-        results, wrong = read_evaluation(answers, self.accuracy_key)
+        results, wrong = read_evaluation(answers, self.scored_by, self.score_key)
         self._log(rejected + wrong)
         return results
 
@@ -260,7 +266,11 @@ class FairStrategy(Strategy):
             return None
         everyone = [results.get(client) for client in range(self.num_clients)]
         losses = [result and result.loss for result in everyone]
-        return Scores(losses=losses, accuracies=[result and result.accuracy for result in everyone])
+        return Scores(
+            losses=losses,
+            scores=[result and result.score for result in everyone],
+            variances=None if self.scored_by.is_share else [result and result.variance for result in everyone],
+        )
 
     def summary(self) -> None:
         """Logs the rule, the number of clients and the rounds that are done."""

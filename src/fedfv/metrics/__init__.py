@@ -1,7 +1,7 @@
-"""Fairness of a model: pure functions of the accuracies a_k in [0, 1] of the N clients.
+"""Fairness of a model: pure functions of the scores of the N clients, such as their accuracies.
 
 The functions compute in double precision along the last dimension, so one call handles a batch of federations. If all
-clients have accuracy zero, they are equal, and every measure of dispersion says so.
+clients have score zero, they are equal, and every measure of dispersion says so.
 
 `METRICS` is the one table of metrics: each entry, a `Metric`, has its function, its texts, its unit and its interval.
 Tables, the report page, rankings, TensorBoard and the terminal read the table, so one entry adds a metric to all.
@@ -25,7 +25,7 @@ from fedfv.metrics._fairness import (
     variance,
     worst,
 )
-from fedfv.metrics._metric import PER_CENT, Metric, Place, Unit
+from fedfv.metrics._metric import Kind, Metric, Place
 from fedfv.metrics._table import METRICS, bootstrap_interval, shown_in, summary
 from fedfv.metrics._uncertainty import (
     noise_corrected_interval,
@@ -33,12 +33,16 @@ from fedfv.metrics._uncertainty import (
     over_seeds,
     paired_difference,
 )
+from fedfv.tasks import ACCURACY, PER_CENT, Score, Unit
 
 __all__ = [
+    "ACCURACY",
     "METRICS",
     "PER_CENT",
+    "Kind",
     "Metric",
     "Place",
+    "Score",
     "Unit",
     "angle",
     "atkinson",

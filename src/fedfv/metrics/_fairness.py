@@ -179,21 +179,23 @@ def atkinson(values: Real[Tensor, "*batch N"], epsilon: float = 0.5) -> Float[Te
 
 
 def checked(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch N"]:
-    """The values in double precision; refuses values that are not accuracies."""
+    """The values in double precision; refuses values that are not finite."""
     if not isinstance(values, Tensor):
         raise ValueError(f"`values` must be a tensor, got {type(values).__name__}.")
     if values.ndim == 0 or values.shape[-1] == 0:
         raise ValueError(f"`values` must have an entry for at least one client, got shape {tuple(values.shape)}.")
-    if (outside := ~((values >= 0) & (values <= 1))).any():  # in this form, NaN is outside
-        raise ValueError(f"`values` must be in [0, 1], got {values[outside][0].item()}.")
+    if not (finite := values.isfinite()).all():
+        raise ValueError(f"`values` must be finite, got {values[~finite][0].item()}.")
     return values.double()
 
 
 def _relative(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch N"]:
     """The values in units of their mean; ones if all values are zero, since then all are equal."""
-    accuracies = checked(values)
-    mean = accuracies.mean(dim=-1, keepdim=True)
-    return torch.where(mean > 0, accuracies / mean, 1.0)
+    numbers = checked(values)
+    if (below := numbers < 0).any():
+        raise ValueError(f"`values` must be at least 0 for an index of their ratios, got {values[below][0].item()}.")
+    mean = numbers.mean(dim=-1, keepdim=True)
+    return torch.where(mean > 0, numbers / mean, 1.0)
 
 
 def _count(share: float, N: int) -> int:

@@ -1,11 +1,14 @@
 """The description of a metric."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
+import torch
 from jaxtyping import Float, Int, Real
 from torch import Tensor
+
+from fedfv.tasks import ACCURACY, Score, Unit
 
 Place = Literal["progress", "ranking", "terminal", "report"]
 """The places that show metrics, from the least room to the most.
@@ -17,44 +20,41 @@ of runs in the terminal, and `report` is the table of runs on the page and as Ma
 _PLACES: tuple[Place, ...] = get_args(Place)
 
 
-class Unit(NamedTuple):
-    """How a number is written: in which unit, and with how many decimals.
+Kind = Literal["level", "tail", "spread", "variance", "index"]
+"""How a metric follows the score of which it is.
 
-    >>> Unit(factor=100, digits=2).text(0.25), Unit(factor=1, digits=3).text(0.25, spread=0.5)
-    ('25.00', '0.250 ± 0.500')
-    """
-
-    factor: float
-    digits: int
-
-    def text(self, value: float, spread: float | None = None, between: str = " ± ") -> str:
-        """The value, and its spread if there is one, as text."""
-        numbers = [value] if spread is None else [value, spread]
-        return between.join(f"{self.factor * number:.{self.digits}f}" for number in numbers)
-
-
-PER_CENT = Unit(factor=100, digits=2)
+- `level`: a value of the score itself, such as the mean: it has the unit, the direction and the range of the score.
+- `tail`: the same, for the worst or the best clients: with a score for which lower is better, these are the others.
+- `spread`: a distance between values, in the unit of the score; lower is better.
+- `variance`: the square of a spread; lower is better.
+- `index`: a number that compares values by their ratios, so it is defined for scores that cannot be below 0.
+"""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number about the accuracies of the clients, with all that tables and rankings need to know about it.
+    """One number about the scores of the clients, with all that tables and rankings need to know about it.
 
-    Every entry of `METRICS` is listed and can be ranked by. If `shown` has a value, tables have a column for it.
+    Every entry of `METRICS` is listed and can be ranked by. If `shown` has a value, tables have a column for it. Unit,
+    direction and range are those for accuracies; `under` returns the metric for another score.
 
     Args:
         name: the name in settings, files and commands.
-        function: takes the accuracies of one federation or a batch; if `needs_test_sizes`, also the test sizes.
+        function: takes the scores of one federation or a batch; if `needs_test_sizes`, also the test sizes.
         title: the heading of the column.
         help: a phrase that says what the metric measures.
         unit: how the values are written.
         lower_is_better: whether a ranking begins with the smallest value.
         range: the smallest and the largest possible value.
-        interval: a function of accuracies, test sizes and `seed`, with the options `level` and `resamples`, that
-            returns the confidence interval beside the value; may be None.
+        interval: a function of the metric, the scores, the test sizes and `seed`, with the options `level`, `resamples`
+            and `variances`, that returns the confidence interval beside the value, such as `bootstrap_interval`; may be
+            None.
         shown: the place with the least room that has a column for the metric; all places with more room have one too.
         needs_test_sizes: whether the function takes the numbers of test examples as a second argument.
         least_test_size: clients with fewer test examples are left out.
+        takes_variances: whether the function also takes `variances`, the sampling variances of scores that are not
+            shares.
+        kind: how the metric follows the score.
 
     >>> import torch
     >>> from fedfv.metrics import METRICS
@@ -75,15 +75,85 @@ class Metric:
     shown: Place | None = None
     needs_test_sizes: bool = False
     least_test_size: int = 1
+    takes_variances: bool = False
+    kind: Kind = "index"
 
     def __call__(self, values: Real[Tensor, "*batch N"], *arguments: Any, **options: Any) -> Float[Tensor, "*batch"]:
         """The result of the function."""
         return self.function(values, *arguments, **options)
 
-    def of(self, values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor, " N"]) -> Float[Tensor, "*batch"]:
+    def of(
+        self,
+        values: Real[Tensor, "*batch N"],
+        test_sizes: Int[Tensor, " N"],
+        variances: Float[Tensor, " N"] | None = None,
+    ) -> Float[Tensor, "*batch"]:
         """The metric of clients with these test sizes, whether its function needs the sizes or not."""
-        return self.function(values, test_sizes) if self.needs_test_sizes else self.function(values)
+        if not self.needs_test_sizes:
+            return self.function(values)
+        if variances is None or not self.takes_variances:
+            return self.function(values, test_sizes)
+        return self.function(values, test_sizes, variances=variances)
+
+    def interval_of(
+        self,
+        values: Real[Tensor, " N"],
+        test_sizes: Int[Tensor, " N"],
+        seed: int,
+        variances: Float[Tensor, " N"] | None = None,
+        **options: Any,
+    ) -> tuple[float, float] | None:
+        """The confidence interval of the metric; None if it has none.
+
+        Args:
+            values: the scores of the clients.
+            test_sizes: the numbers of test examples.
+            seed: the seed of the resamples.
+            variances: sampling variances of scores that are not shares.
+            options: `level` and `resamples`, see `bootstrap_interval`.
+        """
+        if self.interval is None:
+            return None
+        known = {} if variances is None else {"variances": variances}
+        return self.interval(self, values, test_sizes, seed, **known, **options)
+
+    def under(self, score: Score) -> "Metric":
+        """The metric for clients that are scored in this way.
+
+        >>> import torch
+        >>> from fedfv.metrics import METRICS
+        >>> from fedfv.tasks import Score, Unit
+        >>> error = Score("error", Unit(1, 1, "days"), lower_is_better=True, low=0)
+        >>> worst = METRICS["worst"].under(error)
+        >>> worst.unit.text(float(worst(torch.tensor([2.0, 7.0])))), worst.lower_is_better
+        ('7.0', True)
+        """
+        if score == ACCURACY:
+            return self
+        half = (score.high - score.low) / 2
+        match self.kind:
+            case "level":
+                return self._following(score)
+            case "tail" if score.lower_is_better:
+                mirrored = self.function
+                return replace(self._following(score), function=lambda values: -mirrored(-values))
+            case "tail":
+                return self._following(score)
+            case "spread":
+                return replace(self, unit=score.unit, range=(0.0, half))
+            case "variance":
+                return replace(self, range=(0.0, half**2))
+            case "index" if score.low < 0:
+                return replace(self, function=_undefined, needs_test_sizes=False, interval=None)
+        return self
+
+    def _following(self, score: Score) -> "Metric":
+        return replace(self, unit=score.unit, range=(score.low, score.high), lower_is_better=score.lower_is_better)
 
     def shown_in(self, place: Place) -> bool:
         """Whether a place has a column for the metric."""
         return self.shown is not None and _PLACES.index(self.shown) <= _PLACES.index(place)
+
+
+def _undefined(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    return torch.full(values.shape[:-1], torch.nan, dtype=torch.double)

@@ -1,15 +1,16 @@
 """All metrics, in the order in which tables show them."""
 
 import math
-from functools import partial
+from typing import Any
 
-from jaxtyping import Int, Real
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
 from fedfv.metrics import _fairness as fairness
 from fedfv.metrics._fairness import Measure, checked
-from fedfv.metrics._metric import PER_CENT, Metric, Place, Unit
+from fedfv.metrics._metric import Metric, Place
 from fedfv.metrics._uncertainty import noise_corrected_interval, noise_corrected_std, resampled_quantiles
+from fedfv.tasks import ACCURACY, PER_CENT, Score, Unit
 
 _ANY = (-math.inf, math.inf)
 _SHARE, _STD, _POSITIVE = (0.0, 1.0), (0.0, 0.5), (0.0, math.inf)  # ranges
@@ -23,12 +24,14 @@ def bootstrap_interval(
     seed: int,
     level: float = 0.95,
     resamples: int = 1000,
+    variances: Float[Tensor, " N"] | None = None,
 ) -> tuple[float, float]:
-    """Confidence interval for the metric of the clients' true accuracies, over clients and over test examples.
+    """Confidence interval for the metric of the clients' true scores, over clients and over test examples.
 
-    Each resample draws N clients with replacement, and for each client a binomial number of correct answers. Resampling
-    changes the metric as the first drawing of clients and examples did, so the quantiles q of the resampled metric are
-    reflected at the observed metric s: the interval is from 2 s - q_high to 2 s - q_low (the basic bootstrap).
+    Each resample draws N clients with replacement, and for each client a binomial number of correct answers, or a
+    normal number with the client's sampling variance if the scores are not shares. Resampling changes the metric as the
+    first drawing of clients and examples did, so the quantiles q of the resampled metric are reflected at the observed
+    metric s: the interval is from 2 s - q_high to 2 s - q_low (the basic bootstrap).
 
     The quantiles themselves would be wrong here: test noise raises the dispersion once in the observed values and once
     more in each resample. With 100 clients of 50 examples, 95 % intervals from quantiles contained the true std in 3 of
@@ -41,11 +44,12 @@ def bootstrap_interval(
 
     Args:
         metric: one of `METRICS` that needs the values only, or any other function that takes a batch.
-        values: accuracies on the test examples of each client.
+        values: scores on the test examples of each client.
         test_sizes: the numbers of these test examples.
         seed: the seed in the generator's address `(seed, "bootstrap")`.
         level: confidence level.
         resamples: number of resamples.
+        variances: sampling variances of the scores; None for accuracies and other shares, which imply theirs.
 
     >>> import torch
     >>> from fedfv.metrics import mean
@@ -54,9 +58,17 @@ def bootstrap_interval(
     True
     """
     observed = metric(checked(values))
-    quantiles = resampled_quantiles(lambda drawn, _: metric(drawn), values, test_sizes, seed, level, resamples)
+    quantiles = resampled_quantiles(
+        lambda drawn, _: metric(drawn), values, test_sizes, seed, level, resamples, variances
+    )
     low, high = (2 * observed - quantiles).clamp(*_range_of(metric)).tolist()
     return low, high
+
+
+def _corrected_interval(metric: Metric, *arguments: Any, **options: Any) -> tuple[float, float]:
+    """The interval of `noise_corrected_std`, clipped to the range of the metric."""
+    low, high = noise_corrected_interval(*arguments, **options)
+    return max(low, metric.range[0]), min(high, metric.range[1])
 
 
 def _range_of(metric: Measure) -> tuple[float, float]:
@@ -74,8 +86,9 @@ _ALL = (
         unit=PER_CENT,
         lower_is_better=False,
         range=_SHARE,
-        interval=partial(bootstrap_interval, fairness.mean),
+        interval=bootstrap_interval,
         shown="progress",
+        kind="level",
     ),
     Metric(  # no interval: the one of `bootstrap_interval` is without test noise, so it may leave out this value
         name="std",
@@ -86,6 +99,7 @@ _ALL = (
         lower_is_better=True,
         range=_STD,
         shown="progress",
+        kind="spread",
     ),
     Metric(
         name="noise_corrected_std",
@@ -95,10 +109,12 @@ _ALL = (
         unit=PER_CENT,
         lower_is_better=True,
         range=_STD,
-        interval=noise_corrected_interval,
+        interval=_corrected_interval,
         shown="terminal",
         needs_test_sizes=True,
         least_test_size=2,
+        takes_variances=True,
+        kind="spread",
     ),
     Metric(
         name="worst",
@@ -108,10 +124,11 @@ _ALL = (
         unit=PER_CENT,
         lower_is_better=False,
         range=_SHARE,
-        interval=partial(bootstrap_interval, fairness.worst),
+        interval=bootstrap_interval,
         shown="progress",
+        kind="tail",
     ),
-    Metric(  # higher is better, as for every accuracy: `best` says how well clients are served, not how equally
+    Metric(  # higher is better, as for the score itself: `best` says how well clients are served, not how equally
         name="best",
         function=fairness.best,
         title="best 5 %",
@@ -119,8 +136,9 @@ _ALL = (
         unit=PER_CENT,
         lower_is_better=False,
         range=_SHARE,
-        interval=partial(bootstrap_interval, fairness.best),
+        interval=bootstrap_interval,
         shown="ranking",
+        kind="tail",
     ),
     Metric(
         name="gini",
@@ -136,19 +154,21 @@ _ALL = (
         name="minimum",
         function=fairness.minimum,
         title="minimum",
-        help="accuracy of the worst client",
+        help="lowest value of a client",
         unit=PER_CENT,
         lower_is_better=False,
         range=_SHARE,
+        kind="level",
     ),
     Metric(
         name="maximum",
         function=fairness.maximum,
         title="maximum",
-        help="accuracy of the best client",
+        help="highest value of a client",
         unit=PER_CENT,
         lower_is_better=False,
         range=_SHARE,
+        kind="level",
     ),
     Metric(
         name="variance",
@@ -158,6 +178,7 @@ _ALL = (
         unit=_NUMBER,
         lower_is_better=True,
         range=(0.0, 0.25),
+        kind="variance",
     ),
     Metric(
         name="cv",
@@ -181,7 +202,7 @@ _ALL = (
         name="cosine",
         function=fairness.cosine,
         title="cosine",
-        help="cosine between the accuracies and the vector of ones, which is 1 if all clients are equal",
+        help="cosine between the values and the vector of ones, which is 1 if all clients are equal",
         unit=_NUMBER,
         lower_is_better=False,
         range=_SHARE,
@@ -190,7 +211,7 @@ _ALL = (
         name="angle",
         function=fairness.angle,
         title="angle",
-        help="angle between the accuracies and the vector of ones, in degrees",
+        help="angle between the values and the vector of ones, in degrees",
         unit=_NUMBER,
         lower_is_better=True,
         range=(0.0, 90.0),
@@ -228,20 +249,25 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 """All metrics by name, in the order of columns. To add a metric of your own, add an entry."""
 
 
-def shown_in(place: Place) -> list[Metric]:
-    """The metrics that have a column in this place, in the order of the columns.
+def shown_in(place: Place, score: Score = ACCURACY) -> list[Metric]:
+    """The metrics that have a column in this place, in the order of the columns, for clients with this score.
 
     >>> [metric.title for metric in shown_in("terminal")]
     ['mean', 'std', 'true std', 'worst 5 %', 'best 5 %']
     """
-    return [metric for metric in METRICS.values() if metric.shown_in(place)]
+    return [metric.under(score) for metric in METRICS.values() if metric.shown_in(place)]
 
 
-def summary(values: Real[Tensor, " N"], test_sizes: Int[Tensor, " N"]) -> dict[str, float]:
-    """The value of each metric of `METRICS`, by name.
+def summary(
+    values: Real[Tensor, " N"],
+    test_sizes: Int[Tensor, " N"],
+    score: Score = ACCURACY,
+    variances: Float[Tensor, " N"] | None = None,
+) -> dict[str, float]:
+    """The value of each metric of `METRICS`, by name; NaN for a metric that is not defined for these scores.
 
     >>> import torch
     >>> summary(torch.tensor([0.25, 0.75]), torch.tensor([100, 100]))["worst"]
     0.25
     """
-    return {name: float(metric.of(values, test_sizes)) for name, metric in METRICS.items()}
+    return {name: float(metric.under(score).of(values, test_sizes, variances)) for name, metric in METRICS.items()}

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int, Real
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from fedfv.metrics._fairness import Measure, checked, variance
@@ -13,12 +14,19 @@ from fedfv.seeding import rng
 _AT_ONCE = 1 << 22  # resampled values in memory; more are drawn in batches
 
 
-def noise_corrected_std(values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor, " N"]) -> Float[Tensor, "*batch"]:
+def noise_corrected_std(
+    values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor, " N"], variances: Float[Tensor, " N"] | None = None
+) -> Float[Tensor, "*batch"]:
     """Standard deviation over the clients without the noise of finite test sets.
 
     An accuracy a_k on n_k test examples has the sampling variance a_k (1 - a_k) / (n_k - 1), estimated without bias.
     The mean of these is subtracted from the variance over the clients; a negative difference becomes 0. A single test
     example gives no such estimate, so clients with one test example are left out; the result is NaN if none is left.
+
+    Args:
+        values: accuracies, or other scores.
+        test_sizes: the numbers of test examples.
+        variances: sampling variances of scores that are not shares.
 
     >>> accuracies = torch.tensor([0.25, 0.75])
     >>> noise_corrected_std(accuracies, torch.tensor([4, 4]))
@@ -26,11 +34,12 @@ def noise_corrected_std(values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor
     >>> noise_corrected_std(accuracies, torch.tensor([4000, 4000]))
     tensor(0.2499, dtype=torch.float64)
     """
-    accuracies = checked(values)
-    enough = _checked_sizes(test_sizes, accuracies) > 1
+    scores, enough = _sampled(values, test_sizes, variances)
     if not enough.any():
-        return accuracies.new_full(accuracies.shape[:-1], math.nan)
-    return _corrected_variance(accuracies[..., enough], test_sizes[enough]).clamp(min=0).sqrt()
+        return scores.new_full(scores.shape[:-1], math.nan)
+    scores = scores[..., enough]
+    noise = _noise(scores, test_sizes[enough]) if variances is None else variances[enough].double()
+    return _corrected_variance(scores, noise).clamp(min=0).sqrt()
 
 
 def noise_corrected_interval(
@@ -39,36 +48,55 @@ def noise_corrected_interval(
     seed: int,
     level: float = 0.95,
     resamples: int = 1000,
+    variances: Float[Tensor, " N"] | None = None,
 ) -> tuple[float, float]:
-    """Confidence interval for the standard deviation of the clients' true accuracies, around `noise_corrected_std`.
+    """Confidence interval for the standard deviation of the clients' true scores, around `noise_corrected_std`.
 
     The resamples are those of `bootstrap_interval`, each corrected for its own noise. With the correction, the mean of
     the resampled variances is the observed variance, so their quantiles q are reflected at the middle between the
     observed variance v and the corrected variance c: the interval is from sqrt(c + v - q_high) to sqrt(c + v - q_low),
-    with 0 for the root of a negative number, and at most 0.5. Clients with a single test example are left out; both
-    ends are NaN if no client is left.
+    with 0 for the root of a negative number, and at most 0.5 for shares. Clients with a single test example are left
+    out; both ends are NaN if no client is left.
 
     >>> accuracies, sizes = torch.tensor([0.25, 0.5, 0.75] * 10), torch.tensor([40] * 30)
     >>> low, high = noise_corrected_interval(accuracies, sizes, seed=0)
     >>> 0 < low < float(noise_corrected_std(accuracies, sizes)) < high < 0.5
     True
     """
-    accuracies = checked(values)
-    enough = _checked_sizes(test_sizes, accuracies) > 1
+    scores, enough = _sampled(values, test_sizes, variances)
     if not enough.any():
         return math.nan, math.nan
-    accuracies, sizes = accuracies[enough], test_sizes[enough]
-    quantiles = resampled_quantiles(_corrected_variance, accuracies, sizes, seed, level, resamples)
-    middle = _corrected_variance(accuracies, sizes) + variance(accuracies)
-    low, high = (middle - quantiles).clamp(0, 0.25).sqrt().tolist()  # numbers in [0, 1] have a variance of at most 0.25
+    scores, sizes = scores[enough], test_sizes[enough]
+    known = None if variances is None else variances[enough].double()
+    quantiles = resampled_quantiles(_corrected_variance, scores, sizes, seed, level, resamples, known)
+    noise = _noise(scores, sizes) if known is None else known
+    middle = _corrected_variance(scores, noise) + variance(scores)
+    most = 0.25 if known is None else math.inf  # numbers in [0, 1] have a variance of at most 0.25
+    low, high = (middle - quantiles).clamp(0, most).sqrt().tolist()
     return low, high
 
 
+def _sampled(
+    values: Real[Tensor, "*batch N"], test_sizes: Int[Tensor, " N"], variances: Float[Tensor, " N"] | None
+) -> tuple[Float[Tensor, "*batch N"], Bool[Tensor, " N"]]:
+    """The values in double precision, and the clients whose sampling variance is known."""
+    scores = checked(values)
+    sizes = _checked_sizes(test_sizes, scores)
+    if variances is None:
+        _check_shares(scores)
+        return scores, sizes > 1
+    return scores, _checked_variances(variances, scores).isfinite()
+
+
+def _noise(shares: Float[Tensor, "*batch N"], test_sizes: Int[Tensor, "*#batch N"]) -> Float[Tensor, "*batch N"]:
+    """The sampling variance of each share."""
+    return shares * (1 - shares) / (test_sizes - 1)
+
+
 def _corrected_variance(
-    accuracies: Float[Tensor, "*batch N"], test_sizes: Int[Tensor, "*#batch N"]
+    scores: Float[Tensor, "*batch N"], noise: Float[Tensor, "*#batch N"]
 ) -> Float[Tensor, "*batch"]:
-    noise = accuracies * (1 - accuracies) / (test_sizes - 1)
-    return variance(accuracies) - noise.mean(dim=-1)
+    return variance(scores) - noise.mean(dim=-1)
 
 
 def resampled_quantiles(
@@ -78,24 +106,33 @@ def resampled_quantiles(
     seed: int,
     level: float,
     resamples: int,
+    variances: Float[Tensor, " N"] | None = None,
 ) -> Float[Tensor, " 2"]:
-    """The high and the low quantile of a statistic of accuracies and test sizes, over resampled clients and answers."""
+    """The high and the low quantile of a statistic of scores and their noise, over resampled clients and examples."""
     if not 0 < level < 1:
         raise ValueError(f"`level` must be in (0, 1), got {level}.")
     if resamples < 1:
         raise ValueError(f"`resamples` must be at least 1, got {resamples}.")
     if values.ndim != 1:
         raise ValueError(f"`values` must be one vector, got shape {tuple(values.shape)}.")
-    accuracies = checked(values)
-    sizes, shares = _checked_sizes(test_sizes, accuracies).numpy(), accuracies.numpy()
+    scores = checked(values)
+    sizes, means = _checked_sizes(test_sizes, scores).numpy(), scores.numpy()
+    if variances is None:
+        _check_shares(scores)
+    known = None if variances is None else _checked_variances(variances, scores).double().nan_to_num(0.0).numpy()
     random = rng(seed, "bootstrap")
-    N = len(shares)
+    N = len(means)
     batch = max(1, _AT_ONCE // N)
     statistics = []
     for done in range(0, resamples, batch):
         clients = random.integers(N, size=(min(batch, resamples - done), N))
-        resampled = torch.from_numpy(random.binomial(sizes[clients], shares[clients]) / sizes[clients])
-        statistics.append(statistic(resampled, torch.from_numpy(sizes[clients])))
+        if known is None:
+            resampled = torch.from_numpy(random.binomial(sizes[clients], means[clients]) / sizes[clients])
+            noise = _noise(resampled, torch.from_numpy(sizes[clients]))
+        else:
+            resampled = torch.from_numpy(random.normal(means[clients], np.sqrt(known)[clients]))
+            noise = torch.from_numpy(known[clients])
+        statistics.append(statistic(resampled, noise))
     tails = torch.tensor([(1 + level) / 2, (1 - level) / 2], dtype=torch.double)
     return torch.cat(statistics).quantile(tails)
 
@@ -146,3 +183,18 @@ def _checked_sizes(test_sizes: Int[Tensor, " N"], accuracies: Float[Tensor, "*ba
         bad = few.nonzero().flatten().tolist()
         raise ValueError(f"`test_sizes` must be at least 1, but those of clients {bad} are not.")
     return test_sizes
+
+
+def _checked_variances(variances: Float[Tensor, " N"], scores: Float[Tensor, "*batch N"]) -> Tensor:
+    """The variances; NaN stands for a client whose variance is not known."""
+    N = scores.shape[-1]
+    if variances.shape != (N,) or (variances < 0).any():
+        raise ValueError(
+            f"`variances` must be a number from 0 for each of the {N} clients, got shape {tuple(variances.shape)}."
+        )
+    return variances
+
+
+def _check_shares(scores: Float[Tensor, "*batch N"]) -> None:
+    if (outside := (scores < 0) | (scores > 1)).any():
+        raise ValueError(f"`values` must be in [0, 1], or `variances` must be given, got {scores[outside][0].item()}.")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedfv.errors import RunError
 from fedfv.paper._study import Part, Study, run_path
-from fedfv.reports import Run, accuracies_of
+from fedfv.reports import Run, scores_of
 
 
 class PartResults(NamedTuple):
@@ -51,7 +51,7 @@ def _collect_part(part: Part, seeds: Sequence[int], by_path: dict[Path, Run], fo
     first = next(iter(next(iter(finished.values())).values()))
     sizes = torch.tensor(first.opening.sizes["test"])
     accuracies = {
-        row: torch.stack([accuracies_of(run.evaluations) for run in runs.values()]) for row, runs in finished.items()
+        row: torch.stack([scores_of(run.evaluations) for run in runs.values()]) for row, runs in finished.items()
     }
     return PartResults(
         part,

@@ -33,11 +33,11 @@ from fedfv.reports._ranking import (
 from fedfv.reports._runs import (
     Run,
     Unreadable,
-    accuracies_of,
     environments_of,
     group_by_seed,
     read_runs,
     same_but_for_seed,
+    scores_of,
 )
 from fedfv.reports._summary import Curve, Row, rows_of, summarise
 from fedfv.reports._tensorboard import TensorBoard
@@ -59,7 +59,6 @@ __all__ = [
     "Style",
     "TensorBoard",
     "Unreadable",
-    "accuracies_of",
     "best_of_each_rule",
     "check_ranking",
     "class_counts",
@@ -78,6 +77,7 @@ __all__ = [
     "read_runs",
     "rows_of",
     "same_but_for_seed",
+    "scores_of",
     "styles_of",
     "summarise",
     "write_page",

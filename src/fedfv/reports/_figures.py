@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv._extras import comes_with
@@ -16,6 +16,7 @@ from fedfv.reports._federations import BARS, display_name, roster
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Curve, Row, curve_of
 from fedfv.runs import Look
+from fedfv.tasks import ACCURACY, Score
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -52,15 +53,17 @@ def _figure(width: float, height: float) -> "Figure":
 
 
 def class_counts(federation: Federation) -> Int[Tensor, "N classes"]:
-    """The number of training examples of each client and class."""
+    """The number of training examples of each client and class; one column if the targets are not classes."""
     index = federation.train
+    if federation.num_classes is None or federation.targets.ndim != 1:
+        return index.sizes[:, None]
     owners = torch.repeat_interleave(torch.arange(len(index)), index.sizes)
     cells = owners * federation.num_classes + federation.targets[index.rows].cpu()
     return cells.bincount(minlength=len(index) * federation.num_classes).view(len(index), -1)
 
 
 def plot_partition(federation: Federation) -> "Figure":
-    """One bar for each client, stacked by class."""
+    """One bar for each client, stacked by class if the targets are classes."""
     counts = class_counts(federation).numpy()
     clients = range(len(counts))
     figure = _figure(min(16, max(4, 0.12 * len(counts))), 3.2)
@@ -76,22 +79,24 @@ def plot_partition(federation: Federation) -> "Figure":
     if federation.names and len(counts) <= 20:
         axes.set_xticks(list(clients), roster(federation.names))
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(title="class", loc="outside right upper", frameon=False)
+    if counts.shape[1] > 1:
+        figure.legend(title="class", loc="outside right upper", frameon=False)
     return figure
 
 
 def plot_clients(rows: Sequence[Row]) -> "Figure":
-    """The accuracy of each client with each rule: bars if the clients have names, else a line from worst to best.
+    """The score of each client with each rule: bars if the clients have names, else a line from worst to best.
 
     Bars and lines are means over seeds; error bars and bands are standard deviations. The bars of a client are next to
-    each other, and clients are in the order of their accuracy in the first row.
+    each other, and clients are in the order of their score in the first row.
     """
     figure = _figure(6.4, 3.2)
     axes = figure.subplots()
     everyone = _names_of_all(rows)
     order = _worst_to_best(rows) if everyone else {}
     for i, (row, colour) in enumerate(zip(rows, itertools.cycle(COLOURS), strict=False)):
-        values = 100 * (row.accuracies if everyone else row.accuracies.sort(dim=1).values)
+        ordered = row.scores if everyone else row.scores.sort(dim=1, descending=row.score.lower_is_better).values
+        values = row.score.unit.factor * ordered
         mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
         if everyone:
             width = 0.8 / len(rows)
@@ -107,7 +112,7 @@ def plot_clients(rows: Sequence[Row]) -> "Figure":
         axes.set_xlabel(f"clients, from worst to best of {rows[0].label}")
     else:
         axes.set_xlabel("clients in per cent, from worst to best")
-    axes.set_ylabel("test accuracy in per cent")
+    axes.set_ylabel(f"test {rows[0].score.title}")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
     return figure
@@ -125,11 +130,17 @@ def _names_of_all(rows: Sequence[Row]) -> dict[int, str]:
 
 
 def _worst_to_best(rows: Sequence[Row]) -> dict[int, int]:
-    """The position of each client, by mean accuracy in the first row; clients that this row lacks come last."""
+    """The position of each client, by mean score in the first row; clients that this row lacks come last."""
     first = rows[0]
-    ranked = first.clients[first.accuracies.mean(dim=0).argsort(stable=True)].tolist()
+    ranked = first.clients[_badness(first).argsort(stable=True)].tolist()
     others = [client for row in rows[1:] for client in row.clients.tolist()]
     return {client: place for place, client in enumerate(dict.fromkeys([*ranked, *others]))}
+
+
+def _badness(row: Row) -> Float[Tensor, " N"]:
+    """The mean score of each client, with a sign with which the worst client comes first."""
+    means = row.scores.mean(dim=0)
+    return -means if row.score.lower_is_better else means
 
 
 def _write_names(axis: "Axis", names: Sequence[str]) -> None:
@@ -147,14 +158,14 @@ class Line(NamedTuple):
 
 
 def plot_run_curves(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> "Figure":
-    """Mean and dispersion of the clients' accuracy against rounds, one line for each group of seeds."""
+    """Mean and dispersion of the clients' score against rounds, one line for each group of seeds."""
     styles = styles_of([row.label for row in rows])
     lines = [Line(row.label, curve_of(group), style) for group, row, style in zip(groups, rows, styles, strict=True)]
-    return plot_curves({"": lines})
+    return plot_curves({"": lines}, rows[0].score)
 
 
-def plot_curves(panels: Mapping[str, Sequence[Line]]) -> "Figure":
-    """Mean and dispersion of the clients' accuracy against rounds, two panels for each title.
+def plot_curves(panels: Mapping[str, Sequence[Line]], score: Score = ACCURACY) -> "Figure":
+    """Mean and dispersion of the clients' score against rounds, two panels for each title.
 
     Lines are means over seeds; bands are standard deviations over seeds.
     """
@@ -165,13 +176,13 @@ def plot_curves(panels: Mapping[str, Sequence[Line]]) -> "Figure":
             pair, ("mean", "standard deviation"), (attrgetter("means"), attrgetter("stds")), strict=True
         ):
             for label, curve, (colour, dashes, _) in lines:
-                values = 100 * values_of(curve)
+                values = score.unit.factor * values_of(curve)
                 mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
                 axes.plot(curve.rounds, mean, color=colour, linestyle=dashes, linewidth=1.2, label=label)
                 axes.fill_between(curve.rounds, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
             axes.set(title=f"{what} over clients", xlabel="rounds")
             axes.spines[["top", "right"]].set_visible(False)
-        pair[0].set_ylabel("\n".join(filter(None, [title, "test accuracy in per cent"])))
+        pair[0].set_ylabel("\n".join(filter(None, [title, f"test {score.title}"])))
         pair[1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
     return figure
 

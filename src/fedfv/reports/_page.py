@@ -62,7 +62,8 @@ def page_of(
     return environment.from_string(_file("page.html.jinja")).render(
         title=title or f"Fairness of {count} run{'s' if count > 1 else ''}",
         version=version("fedfv"),
-        columns=heads(),
+        columns=heads(rows[0].score),
+        score=rows[0].score,
         rows=[
             table_row(group, row, printed and printed(group[0].settings))
             for group, row in zip(groups, rows, strict=True)

@@ -11,6 +11,7 @@ from fedfv.reports._federations import BARS, clusters, how_apart, roster
 from fedfv.reports._page_lens import lens_data
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row, curve_of
+from fedfv.tasks import PER_CENT, Score
 
 _COLOURS, _DASHES = 7, 6  # the style sheet has 7 colours, the script 6 dashes
 _QUIET_FROM = 9  # from this number of rows on, the figures at first draw only one row of each rule
@@ -34,7 +35,7 @@ class _Interned(Generic[T]):
 
 def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str, Any]:
     """The data of the figures and of the table of clients, as plain lists and numbers."""
-    seed_by_seed = sum(row.accuracies.numel() for row in rows) <= _NUMBERS
+    seed_by_seed = sum(row.scores.numel() for row in rows) <= _NUMBERS
     apart = how_apart(groups)
 
     def unpaired(i: int, j: int) -> str | None:
@@ -47,7 +48,7 @@ def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str,
     named = _all_named(groups)
     drawn = []
     for i, (group, row, style) in enumerate(zip(groups, rows, _styles(rows), strict=True)):
-        percent = 100 * row.accuracies
+        values = row.score.unit.factor * row.scores
         others = {j: unpaired(i, j) for j in range(len(groups)) if j != i}
         drawn.append(
             {
@@ -58,15 +59,16 @@ def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str,
                 "sizes": sizes.place(_sizes(row)),
                 "apart": {j: why for j, why in others.items() if why},
                 "curve": _curve(group),
-                "clients": _over_seeds(percent) if named else _ascending(percent),
+                "clients": _over_seeds(values) if named else _worst_to_best(values, row.score),
                 "each": {
                     "clients": row.clients.tolist(),
-                    "by_seed": [_rounded(values) for values in percent] if seed_by_seed else None,
-                    "mean": _rounded(percent.mean(dim=0)),
+                    "by_seed": [_rounded(seed) for seed in values] if seed_by_seed else None,
+                    "mean": _rounded(values.mean(dim=0)),
                 },
             }
         )
     return {
+        "score": _score(rows[0].score),
         "rows": drawn,
         "rosters": rosters.values,
         "sizes": sizes.values,
@@ -88,7 +90,7 @@ def _styles(rows: Sequence[Row]) -> list[dict[str, Any]]:
     rules: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
         rules.setdefault(row.rule, []).append(i)
-    foremost = {max(members, key=lambda i: rows[i].metrics["worst"][0]) for members in rules.values()}
+    foremost = {max(members, key=lambda i: _worst(rows[i])) for members in rules.values()}
     return [
         {
             "colour": list(rules).index(kind) % _COLOURS,
@@ -106,10 +108,10 @@ def _sizes(row: Row) -> list[int | list[int]]:
 
 
 def _curve(group: Sequence[Run]) -> dict[str, list[float]]:
-    curve = curve_of(group)
+    curve, factor = curve_of(group), group[0].score.unit.factor
     data: dict[str, list[float]] = {"rounds": list(curve.rounds)}
     for name, values in (("mean", curve.means), ("std", curve.stds)):
-        over = _over_seeds(100 * values)
+        over = _over_seeds(factor * values)
         data |= {name: over["y"], f"{name}_spread": over["spread"]}
     return data
 
@@ -118,12 +120,13 @@ def _over_seeds(values: Float[Tensor, "seeds n"]) -> dict[str, list[float]]:
     return {"y": _rounded(values.mean(dim=0)), "spread": _rounded(values.std(dim=0, correction=0))}
 
 
-def _ascending(percent: Float[Tensor, "seeds N"]) -> dict[str, list[float]]:
-    """Accuracies from the worst client to the best, sorted for each seed; quantiles if there are many clients."""
-    values = percent.sort(dim=1).values
+def _worst_to_best(values: Float[Tensor, "seeds N"], score: Score) -> dict[str, list[float]]:
+    """Scores from the worst client to the best, sorted for each seed; quantiles if there are many clients."""
+    values = values.sort(dim=1, descending=score.lower_is_better).values
     N = values.shape[1]
     if N > _EACH:
-        values = values.quantile(torch.linspace(0, 1, _EACH // 2, dtype=values.dtype), dim=1).mT
+        ends = (1, 0) if score.lower_is_better else (0, 1)
+        values = values.quantile(torch.linspace(*ends, _EACH // 2, dtype=values.dtype), dim=1).mT
         N = values.shape[1]
     return {"x": _rounded(100 * (torch.arange(N) + 0.5) / N), **_over_seeds(values)}
 
@@ -131,13 +134,30 @@ def _ascending(percent: Float[Tensor, "seeds N"]) -> dict[str, list[float]]:
 def _pair(rows: Sequence[Row], unpaired: Callable[[int, int], str | None]) -> list[int] | None:
     """The two rows that the page compares at first; None if no two rows can be paired.
 
-    These are the rows with the best and with the poorest accuracy of the worst clients. Rows that diverged are taken
+    These are the rows with the best and with the poorest score of the worst clients. Rows that diverged are taken
     only if no other two can be paired.
     """
-    order = sorted(range(len(rows)), key=lambda i: (-rows[i].metrics["worst"][0], -i))
+    order = sorted(range(len(rows)), key=lambda i: (-_worst(rows[i]), -i))
     any_two = [[i, j] for i in order for j in reversed(order) if i != j]
     pairs = sorted(any_two, key=lambda pair: any(rows[i].diverged for i in pair))
     return next((pair for pair in pairs if unpaired(*pair) is None), None)
+
+
+def _worst(row: Row) -> float:
+    """The score of the worst clients, with a sign with which higher is better."""
+    value = row.metrics["worst"][0]
+    return -value if row.score.lower_is_better else value
+
+
+def _score(score: Score) -> dict[str, Any]:
+    """What the scripts need to know about the score."""
+    return {
+        "name": score.name,
+        "title": score.title,
+        "points": "points" if score.unit == PER_CENT else score.unit.name,
+        "digits": score.unit.digits,
+        "lower_is_better": score.lower_is_better,
+    }
 
 
 def _rounded(values: Tensor) -> list[float]:

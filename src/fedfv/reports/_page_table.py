@@ -11,6 +11,7 @@ from fedfv.metrics import Metric, shown_in
 from fedfv.reports._printed import Printed
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row
+from fedfv.tasks import Score
 
 _HELP = {
     "rule": "with hyper-parameters that are not the default or differ between rows, and other settings that differ",
@@ -20,9 +21,9 @@ _HELP = {
 _FEW_CLIENTS = 10  # fewer clients are too few to resample
 
 
-def heads() -> list[dict[str, str]]:
+def heads(score: Score) -> list[dict[str, str]]:
     """The heading of each column of the table, with a help text."""
-    columns = [*_HELP.items(), *((metric.title, metric.help) for metric in shown_in("report"))]
+    columns = [*_HELP.items(), *((metric.title, metric.help) for metric in shown_in("report", score))]
     return [{"title": title, "help": text} for title, text in columns]
 
 
@@ -34,7 +35,7 @@ def table_row(group: Sequence[Run], row: Row, printed: Printed | None) -> dict[s
         "seeds": row.seeds,
         "rounds": min(row.rounds),
         "diverged": bool(row.diverged),
-        "cells": [_cell(row, metric, printed) for metric in shown_in("report")],
+        "cells": [_cell(row, metric, printed) for metric in shown_in("report", row.score)],
         "toml": tomli_w.dumps(group[0].settings),
         "simulated": group[0].simulated,
         "command": f"fedfv run experiment.toml --seed {row.seeds[0]}",
@@ -59,12 +60,14 @@ def _interval(row: Row, metric: Metric) -> str | None:
     if metric.interval is None:
         return None
     ends = []
-    for accuracies, sizes in zip(row.accuracies, row.test_sizes, strict=True):
+    noise = [None] * len(row.scores) if row.variances is None else list(row.variances)
+    for scores, sizes, variances in zip(row.scores, row.test_sizes, noise, strict=True):
         counted = sizes >= metric.least_test_size
         count = int(counted.sum())
         if count < _FEW_CLIENTS:
             return None
         resamples = max(100, min(1000, 10**6 // count))
-        ends.append(metric.interval(accuracies[counted], sizes[counted], seed=0, resamples=resamples))
+        known = None if variances is None else variances[counted]
+        ends.append(metric.interval_of(scores[counted], sizes[counted], 0, known, resamples=resamples))
     low, high = map(metric.unit.text, torch.tensor(ends, dtype=torch.double).mean(dim=0).tolist())
     return None if low == high else f"[{low}, {high}]"

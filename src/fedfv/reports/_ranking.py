@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ from fedfv.reports._markdown import markdown_table
 from fedfv.reports._runs import Run, group_by_seed, read_all
 from fedfv.reports._summary import Row, rows_of
 from fedfv.runs import RunDirectory
+from fedfv.tasks import ACCURACY, Score
 
 RankOn = Literal["validation", "test"]
 
@@ -51,7 +53,8 @@ def _has_no_validation(experiment: Experiment) -> bool:
 def rank(settings: Sequence[Setting], folder: Path, by: str, on: RankOn) -> list[Ranked]:
     """The settings of a sweep that have been run, the best first and those with a diverged seed last."""
     ranked = [entry for setting in settings if (entry := _ranked(setting, folder, by, on)) is not None]
-    sign = 1 if METRICS[by].lower_is_better else -1
+    score = next((entry.row.score for entry in ranked if entry.row is not None), ACCURACY)
+    sign = 1 if METRICS[by].under(score).lower_is_better else -1
 
     def place(entry: Ranked) -> tuple[int, bool, float]:
         return len(entry.diverged), entry.value is None, 0.0 if entry.value is None else sign * entry.value[0]
@@ -78,9 +81,13 @@ def _measure(run: Run, by: str, on: RankOn) -> float:
     scores = last.validation if on == "validation" else last.test
     if scores is None:
         raise ConfigError(f"{run.path} has no records on validation examples; rank on test examples: --rank-on test.")
-    known = [(accuracy, size) for accuracy, size in zip(scores.accuracies, sizes, strict=True) if accuracy is not None]
-    values, counts = (torch.tensor(column) for column in zip(*known, strict=True))
-    return float(METRICS[by].of(values, counts))
+    noise = scores.variances or [None] * len(sizes)
+    known = [each for each in zip(scores.scores, sizes, noise, strict=True) if each[0] is not None]
+    values, counts = (torch.tensor(column) for column in list(zip(*known, strict=True))[:2])
+    variances = None
+    if scores.variances is not None:
+        variances = torch.tensor([torch.nan if each is None else each for *_, each in known], dtype=torch.double)
+    return float(METRICS[by].under(run.score).of(values, counts, variances))
 
 
 def best_of_each_rule(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -95,9 +102,11 @@ def write_ranking(
     ranked: Sequence[Ranked], by: str, on: RankOn, folder: Path, environments: Sequence[dict[str, Any]]
 ) -> list[Path]:
     """Writes ranking.json and ranking.md into the folder and returns their paths."""
+    score = next((entry.row.score for entry in ranked if entry.row is not None), ACCURACY)
     ranking = {
         "ranked_by": by,
         "ranked_on": on,
+        **({} if score == ACCURACY else {"score": asdict(score)}),
         "settings": [_as_json(entry) for entry in ranked],
         "made_with": list(environments),
     }
@@ -124,6 +133,8 @@ def _over_seeds(values: tuple[float, float]) -> dict[str, float]:
 def ranking_markdown(ranking: dict[str, Any]) -> str:
     """The best setting of each rule, then all settings, from the contents of `ranking.json`."""
     by, on = ranking["ranked_by"], ranking.get("ranked_on", "test")
+    score = Score(**ranking["score"]) if "score" in ranking else ACCURACY
+    plural = "accuracies in per cent" if score == ACCURACY else score.title
     best: dict[str, Any] = {}
     for setting in ranking["settings"]:
         best.setdefault(setting["rule"], setting)
@@ -132,39 +143,40 @@ def ranking_markdown(ranking: dict[str, Any]) -> str:
     note = [last, ""] if diverged else []
     return "\n".join(
         [
-            f"The best setting of each rule by `{by}` on {on} examples; test accuracies in per cent, ± over seeds",
+            f"The best setting of each rule by `{by}` on {on} examples; test {plural}, ± over seeds",
             "",
-            _table(list(best.values()), by, on),
+            _table(list(best.values()), by, on, score),
             "",
             *note,
             f"All {len(ranking['settings'])} settings",
             "",
-            _table(ranking["settings"], by, on),
+            _table(ranking["settings"], by, on, score),
             "",
         ]
     )
 
 
-def _table(settings: Sequence[dict[str, Any]], by: str, on: str) -> str:
+def _table(settings: Sequence[dict[str, Any]], by: str, on: str, score: Score) -> str:
     shown = [metric.name for metric in shown_in("ranking")]
     extra = [] if on == "test" and by in shown else [f"{by} on {on}"]  # a column for the deciding metric
     lines = []
     for place, setting in enumerate(settings, 1):
         note = f" (diverged with seed {', '.join(map(str, setting['diverged']))})" if setting.get("diverged") else ""
         metrics = setting.get("metrics", {})
-        cells = [_cell(by, setting.get("value")) for _ in extra] + [_cell(name, metrics.get(name)) for name in shown]
+        cells = [_cell(by, setting.get("value"), score) for _ in extra]
+        cells += [_cell(name, metrics.get(name), score) for name in shown]
         lines.append([str(place), setting["setting"] + note, str(len(setting["seeds"])), *cells])
     return markdown_table(["", "setting", "seeds", *extra, *shown], lines)
 
 
-def _cell(metric: str, values: dict[str, float] | None) -> str:
-    return "-" if values is None else ranking_cell(metric, values["mean"], values["seed_std"])
+def _cell(metric: str, values: dict[str, float] | None, score: Score) -> str:
+    return "-" if values is None else ranking_cell(metric, values["mean"], values["seed_std"], score=score)
 
 
-def ranking_cell(metric: str, mean: float, seed_std: float, between: str = " ± ") -> str:
+def ranking_cell(metric: str, mean: float, seed_std: float, between: str = " ± ", score: Score = ACCURACY) -> str:
     """The text of a metric in rankings: in its unit, always with its spread; a dash if there is no value.
 
     >>> ranking_cell("worst", 0.25, 0.0), ranking_cell("cv", 0.25, 0.0)
     ('25.00 ± 0.00', '0.2500 ± 0.0000')
     """
-    return "-" if math.isnan(mean) else METRICS[metric].unit.text(mean, seed_std, between)
+    return "-" if math.isnan(mean) else METRICS[metric].under(score).unit.text(mean, seed_std, between)

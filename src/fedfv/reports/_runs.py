@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.errors import ConfigError, RunError
-from fedfv.runs import Opening, Record, RunDirectory
+from fedfv.runs import Numbers, Opening, Record, RunDirectory
+from fedfv.tasks import Score
 
 EXPERIMENT = "experiment.toml"  # a directory with this file is a run directory
 
@@ -36,6 +37,11 @@ class Run(NamedTuple):
     def names(self) -> list[str]:
         """The names of all clients; empty if they have none or are not known."""
         return self.opening.names
+
+    @property
+    def score(self) -> Score:
+        """What the scores of the clients mean."""
+        return self.opening.scored_by
 
     @property
     def simulated(self) -> bool:
@@ -104,9 +110,9 @@ def _read(directory: RunDirectory) -> Run:
         raise RunError(f"{directory.path} has not been evaluated yet.")
     clients = len(opening.sizes["test"])
     for record in records:
-        if record.test is not None and len(record.test.accuracies) != clients:
+        if record.test is not None and len(record.test.scores) != clients:
             raise RunError(
-                f"{directory.path} has {len(record.test.accuracies)} accuracies after {record.rounds_done} rounds "
+                f"{directory.path} has {len(record.test.scores)} scores after {record.rounds_done} rounds "
                 f"for {clients} clients."
             )
     try:
@@ -170,11 +176,20 @@ def _fields(record: Record) -> list[Any]:
     return [record.replied, record.train_losses, record.measured, record.lens, record.test, record.validation]
 
 
-def accuracies_of(records: Sequence[Record]) -> Float[Tensor, "records N"]:
-    """The test accuracies, one row for each record with an evaluation; NaN for a client that was absent."""
-    scores = [record.test for record in records if record.test is not None]
-    rows = [[torch.nan if value is None else value for value in score.accuracies] for score in scores]
-    return torch.tensor(rows, dtype=torch.double)
+def scores_of(records: Sequence[Record]) -> Float[Tensor, "records N"]:
+    """The test scores, one row for each record with an evaluation; NaN for a client that was absent."""
+    return _matrix([record.test.scores for record in records if record.test is not None])
+
+
+def variances_of(records: Sequence[Record]) -> Float[Tensor, "records N"] | None:
+    """The sampling variances of the test scores, as `scores_of`; None if the scores are shares, which imply theirs."""
+    rows = [record.test.variances for record in records if record.test is not None]
+    known = [row for row in rows if row is not None]
+    return _matrix(known) if len(known) == len(rows) else None
+
+
+def _matrix(rows: Sequence[Numbers]) -> Float[Tensor, "rows N"]:
+    return torch.tensor([[torch.nan if value is None else value for value in row] for row in rows], dtype=torch.double)
 
 
 def test_sizes_of(run: Run) -> Int[Tensor, " N"]:

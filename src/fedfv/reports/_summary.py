@@ -13,7 +13,8 @@ from torch import Tensor
 from fedfv.errors import RunError
 from fedfv.metrics import METRICS, over_seeds, summary
 from fedfv.reports._labels import Rule, labels
-from fedfv.reports._runs import Run, accuracies_of, group_by_seed, read_all, test_sizes_of
+from fedfv.reports._runs import Run, group_by_seed, read_all, scores_of, test_sizes_of, variances_of
+from fedfv.tasks import ACCURACY, Score
 
 
 class Row(NamedTuple):
@@ -26,9 +27,11 @@ class Row(NamedTuple):
     diverged: list[int]  # seeds whose run diverged
     metrics: dict[str, tuple[float, float]]  # for each of `METRICS` mean and population standard deviation over seeds
     clients: Int[Tensor, " N"]  # clients that were evaluated with every seed; the fields below are about them
-    accuracies: Float[Tensor, "seeds N"]
+    scores: Float[Tensor, "seeds N"]
     test_sizes: Int[Tensor, "seeds N"]
     names: list[str]  # empty if the clients have no names
+    score: Score = ACCURACY  # what the scores mean
+    variances: Float[Tensor, "seeds N"] | None = None  # sampling variances of scores that are not shares
 
     def cell(self, metric: str, between: str = " ± ") -> str:
         """The text of a metric in tables: in its unit, with its spread if there are several seeds.
@@ -38,7 +41,8 @@ class Row(NamedTuple):
         value, spread = self.metrics[metric]
         if math.isnan(value):
             return "\u2013"
-        return METRICS[metric].unit.text(value, spread if len(self.seeds) > 1 else None, between)
+        unit = METRICS[metric].under(self.score).unit
+        return unit.text(value, spread if len(self.seeds) > 1 else None, between)
 
 
 class Curve(NamedTuple):
@@ -55,20 +59,27 @@ def summarise(directories: Iterable[str | Path]) -> list[Row]:
 
 
 def rows_of(groups: Sequence[Sequence[Run]]) -> list[Row]:
-    """One row for each group of runs that differ only in their seed."""
+    """One row for each group of runs that differ only in their seed; all must have the same score."""
+    scores = list(dict.fromkeys(run.score for group in groups for run in group))
+    if len(scores) > 1:
+        names = " and ".join(score.title for score in scores[:2])
+        raise RunError(f"the runs have different scores, {names}; report them separately.")
     return [_row(group, name) for group, name in zip(groups, labels(groups), strict=True)]
 
 
 def _row(group: Sequence[Run], name: str) -> Row:
     lasts = [run.evaluations[-1] for run in group]
-    accuracies, sizes = accuracies_of(lasts), torch.stack([test_sizes_of(run) for run in group])
-    missing = (accuracies.isnan() | (sizes == 0)).any(dim=0)  # on a network a client may be absent
+    scores, variances = scores_of(lasts), variances_of(lasts)
+    sizes = torch.stack([test_sizes_of(run) for run in group])
+    missing = (scores.isnan() | (sizes == 0)).any(dim=0)  # on a network a client may be absent
     clients = (~missing).nonzero().flatten()
     if len(clients) == 0:
         raise RunError(f"{group[0].path} has no client that was evaluated at the end.")
-    accuracies, sizes = accuracies[:, clients], sizes[:, clients]
-    summaries = [summary(*values) for values in zip(accuracies, sizes, strict=True)]
-    names = group[0].names
+    scores, sizes = scores[:, clients], sizes[:, clients]
+    variances = None if variances is None else variances[:, clients]
+    noise = [None] * len(group) if variances is None else list(variances)
+    score, names = group[0].score, group[0].names
+    summaries = [summary(each, size, score, known) for each, size, known in zip(scores, sizes, noise, strict=True)]
     return Row(
         rule=Rule.of(group[0].settings).title,
         label=name,
@@ -77,9 +88,11 @@ def _row(group: Sequence[Run], name: str) -> Row:
         diverged=[run.seed for run in group if run.diverged is not None],
         metrics={name: _over_seeds([values[name] for values in summaries]) for name in summaries[0]},
         clients=clients,
-        accuracies=accuracies,
+        scores=scores,
         test_sizes=sizes,
         names=[names[client] for client in clients.tolist()] if names else [],
+        score=score,
+        variances=variances,
     )
 
 
@@ -94,6 +107,6 @@ def curve_of(group: Sequence[Run]) -> Curve:
     """The curve of runs that differ only in their seed."""
     common = sorted(set.intersection(*({record.rounds_done for record in run.evaluations} for run in group)))
     evaluations = [[record for record in run.evaluations if record.rounds_done in common] for run in group]
-    values = [accuracies_of(records).numpy() for records in evaluations]
+    values = [scores_of(records).numpy() for records in evaluations]
     means, stds = (np.stack([measure(seed, axis=1) for seed in values]) for measure in (np.nanmean, np.nanstd))
     return Curve(common, torch.from_numpy(means), torch.from_numpy(stds))

@@ -11,6 +11,7 @@ from fedfv._extras import comes_with
 from fedfv.experiments import Progress
 from fedfv.metrics import shown_in
 from fedfv.runs import Record
+from fedfv.tasks import Score
 
 
 class TensorBoard:
@@ -31,10 +32,10 @@ class TensorBoard:
             self._writer = self._make(self._folder, purge_step=where.rounds_done + 1)
         if where.record is None:
             return
-        for name, value in _scalars(where.record).items():
+        for name, value in _scalars(where.record, where.scored_by).items():
             self._writer.add_scalar(name, value, where.rounds_done)
         if (test := where.record.test) is not None:
-            for name, numbers in (("clients/accuracy", test.accuracies), ("clients/loss", test.losses)):
+            for name, numbers in ((f"clients/{where.scored_by.name}", test.scores), ("clients/loss", test.losses)):
                 if len(values := _numbers(numbers)):
                     self._writer.add_histogram(name, values, where.rounds_done)
 
@@ -44,7 +45,7 @@ class TensorBoard:
             self._writer.close()
 
 
-def _scalars(record: Record) -> dict[str, float]:
+def _scalars(record: Record, score: Score) -> dict[str, float]:
     """The numbers of a record by their TensorBoard names; metrics of the clients are in their unit.
 
     The record of a round does not contain test sizes, so metrics that need them are left out.
@@ -52,9 +53,9 @@ def _scalars(record: Record) -> dict[str, float]:
     scalars: dict[str, float] = {"train/replies": len(record.replied or [])}
     if len(losses := _numbers(record.train_losses)):
         scalars["train/mean loss"] = float(losses.mean())
-    if record.test is not None and len(accuracies := _numbers(record.test.accuracies)):
-        values = torch.from_numpy(accuracies)
-        metrics = [metric for metric in shown_in("ranking") if not metric.needs_test_sizes]
+    if record.test is not None and len(scores := _numbers(record.test.scores)):
+        values = torch.from_numpy(scores)
+        metrics = [metric for metric in shown_in("ranking", score) if not metric.needs_test_sizes]
         scalars |= {f"clients/{metric.title}": metric.unit.factor * float(metric(values)) for metric in metrics}
     if (lens := record.lens) is not None:
         cosines, before, after = (_numbers(values) for values in (lens.cosines, lens.before, lens.after))

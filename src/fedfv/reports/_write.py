@@ -28,9 +28,9 @@ def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]], rows: Seque
 
 
 def write_run_tables(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[Path]:
-    """The table of runs as Markdown, CSV and LaTeX, and the accuracy of each client as CSV."""
+    """The table of runs as Markdown, CSV and LaTeX, and the score of each client as CSV."""
     folder.mkdir(parents=True, exist_ok=True)
-    metrics = shown_in("report")
+    metrics = shown_in("report", rows[0].score)
     heads = ["rule", "seeds", *(metric.title for metric in metrics)]
     cells = [[row.label, str(len(row.seeds)), *(row.cell(metric.name) for metric in metrics)] for row in rows]
     markdown, tex = folder / "runs.md", folder / "runs.tex"
@@ -55,14 +55,14 @@ def _write_clients(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[R
     """One line for each client of each run, at its last evaluation; cells are empty if a client did not answer."""
     with file.open("w", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow(["rule", "seed", "client", "name", "accuracy", "test_size"])
+        writer.writerow(["rule", "seed", "client", "name", rows[0].score.name, "test_size"])
         for group, row in zip(groups, rows, strict=True):
             for run in group:
                 scores = run.evaluations[-1].test
-                accuracies = [] if scores is None else scores.accuracies
-                for client, (accuracy, size) in enumerate(zip(accuracies, run.opening.sizes["test"], strict=True)):
+                values = [] if scores is None else scores.scores
+                for client, (value, size) in enumerate(zip(values, run.opening.sizes["test"], strict=True)):
                     name = run.names[client] if run.names else display_name([], client)
-                    writer.writerow([row.label, run.seed, client, name, accuracy, size])
+                    writer.writerow([row.label, run.seed, client, name, value, size])
     return file
 
 

@@ -5,7 +5,7 @@ from fedfv._extras import comes_with
 with comes_with("experiments"):
     from fedfv.runs._directory import RunDirectory
     from fedfv.runs._lock import held
-    from fedfv.runs._record import FORMAT, External, Fingerprint, Look, Opening, Record, Scores, layer
+    from fedfv.runs._record import FORMAT, External, Fingerprint, Look, Numbers, Opening, Record, Scores, layer
     from fedfv.runs._recorder import Recorder
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "External",
     "Fingerprint",
     "Look",
+    "Numbers",
     "Opening",
     "Record",
     "Recorder",

@@ -10,8 +10,9 @@ import torch
 
 from fedfv.core import Replies
 from fedfv.lens import Lens
+from fedfv.tasks import ACCURACY, Score
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format, in the first line of a run; the oldest runs have no version."""
 
 _DIGITS = 4  # digits of the numbers in a lens entry
@@ -22,10 +23,11 @@ Numbers = list[float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """The loss and accuracy of a model for each of all clients, on one part of their examples."""
+    """The loss and score of a model for each of all clients, on one part of their examples."""
 
     losses: Numbers
-    accuracies: Numbers
+    scores: Numbers
+    variances: Numbers | None = None  # sampling variances of the scores; None for shares, which imply theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class Opening:
 
     names: list[str] = field(default_factory=list)  # empty if clients have no names
     sizes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)  # by part: train, validation, test
+    scored_by: Score = ACCURACY  # what the scores mean
     fingerprint: Fingerprint | None = None
 
 
@@ -133,7 +136,7 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str | bytes) -> "Record":
-        """The record of a line; a line without a format version is read too.
+        """The record of a line, also in an older format.
 
         >>> Record.from_json('{"round":3,"replied":[1],"train_losses":[0.5]}').rounds_done
         3
@@ -144,7 +147,7 @@ class Record:
         table = table if "rounds_done" in table else _from_format_0(table)
         if "sizes" in table:
             table["opening"] = _opening(table)
-        for key, kind in (("test", Scores), ("validation", Scores), ("lens", _look)):
+        for key, kind in (("test", _scores), ("validation", _scores), ("lens", _look)):
             if key in table:
                 table[key] = kind(**table[key])
         table["rejected"] = [(client, kind) for client, kind in table.get("rejected", [])]
@@ -162,10 +165,17 @@ def layer(name: str, dtype: object, shape: Sequence[int]) -> str:
 
 def _opening(table: dict[str, Any]) -> Opening:
     """Takes the fields of an opening out of the table of a record."""
-    fields = {key: table.pop(key) for key in ("names", "sizes", "fingerprint") if key in table}
+    fields = {key: table.pop(key) for key in ("names", "sizes", "scored_by", "fingerprint") if key in table}
+    if "scored_by" in fields:
+        fields["scored_by"] = Score(**fields["scored_by"])
     if "fingerprint" in fields:
         fields["fingerprint"] = Fingerprint(**fields["fingerprint"])
     return Opening(**fields)
+
+
+def _scores(**table: Any) -> Scores:
+    """Scores from a table; before format 2, they were always accuracies."""
+    return Scores(**{"scores" if key == "accuracies" else key: value for key, value in table.items()})
 
 
 def _look(**table: Any) -> Look:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from fedfv.core import NO_BUFFERS, Buffers, Measure, Replies
 from fedfv.data import Federation
-from fedfv.models import LOSSES, unflatten
+from fedfv.models import unflatten
+from fedfv.tasks import Classification, Task
 from fedfv.training._local import LocalSGD
 from fedfv.training._measures import Measures
 from fedfv.training._work import One, OneLinear, Stack, Work, is_thin
@@ -34,6 +35,7 @@ class BatchedClients:
     without a copy of the model. If a step uses all examples, the first step also gives the loss before training.
 
     Args:
+        task: the loss and the score of each example.
         seed: the seed of the order of the examples.
         measures: the values that clients report beside the loss, by name; see `fedfv.core.needs`.
     """
@@ -41,7 +43,7 @@ class BatchedClients:
     federation: Federation
     model: nn.Module
     local: LocalSGD
-    loss: str = "cross-entropy"
+    task: Task = field(default_factory=Classification)
     seed: int = 0
     measures: Mapping[str, Measure | None] = field(default_factory=dict)
 
@@ -91,9 +93,9 @@ class BatchedClients:
         sizes = self.federation.train.sizes
         batches = [self.local.batches(int(sizes[client]), self.seed, round, client) for client in clients]
         if len(clients) > 1:
-            return Stack(self.model, LOSSES[self.loss], self.federation, clients, batches)
+            return Stack(self.model, self.task.losses, self.federation, clients, batches)
         kind = OneLinear if is_thin(self.model) else One
-        return kind(self.model, LOSSES[self.loss], *self.federation.examples("train", clients[0]), batches[0])
+        return kind(self.model, self.task.losses, *self.federation.examples("train", clients[0]), batches[0])
 
     def _train(self, work: Work, round: int, params: Float[Tensor, " d"], update: Float[Tensor, "*g d"]) -> Tensor:
         """Writes the global minus the trained parameters into `update`; returns the reports before and after."""

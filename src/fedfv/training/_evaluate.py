@@ -10,17 +10,19 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedfv.core import NO_BUFFERS, Buffers
-from fedfv.data import Federation, Part
-from fedfv.models import LOSSES, unflatten, unflatten_buffers
+from fedfv.data import Federation, Index, Part
+from fedfv.models import unflatten, unflatten_buffers
+from fedfv.tasks import Classification, Task, combine
 
-_AT_ONCE = 1 << 24  # input numbers in one forward pass
+_AT_ONCE = 1 << 24  # input or output numbers in one forward pass
 
 
 class Evaluation(NamedTuple):
-    """Loss and accuracy of one model on the examples of each client."""
+    """Loss and score of one model on the examples of each client."""
 
     losses: Float[Tensor, " N"]
-    accuracies: Float[Tensor, " N"]
+    scores: Float[Tensor, " N"]
+    variances: Float[Tensor, " N"]  # sampling variances of the scores; NaN for a client with fewer than two examples
     sizes: Int[Tensor, " N"]
 
 
@@ -29,27 +31,58 @@ def evaluate(
     model: nn.Module,
     params: Float[Tensor, " d"],
     buffers: Buffers = NO_BUFFERS,
-    loss: str = "cross-entropy",
+    task: Task | None = None,
     part: Part = "test",
 ) -> Evaluation:
-    """Loss and accuracy on the examples of each client, in one pass; NaN for a client without examples.
+    """Loss and score on the examples of each client, in one pass; NaN for a client without examples.
 
-    The model is evaluated with these parameters and buffers; its own tensors are neither read nor changed.
+    The model is evaluated with these parameters and buffers; its own tensors are neither read nor changed. The default
+    task is classification.
     """
+    task = Classification() if task is None else task
     index = getattr(federation, part)
-    width = max(1, _AT_ONCE // federation.inputs[0].numel())
+    outputs_of_one = federation.targets[0].numel() * federation.num_outputs
+    width = max(1, _AT_ONCE // max(federation.inputs[0].numel(), outputs_of_one))
     values = unflatten(params, model) | (unflatten_buffers(buffers, model) if any(map(len, buffers)) else {})
-    scores = [torch.zeros(2, 1, dtype=torch.double)]
+    of_examples = []
     with torch.no_grad(), _evaluating(model):
         for start in range(0, len(index.rows), width):
             rows = _where(index.rows[start : start + width])
             targets = federation.targets[rows]
             outputs = functional_call(model, values, (federation.inputs[rows],))
-            correct = outputs.argmax(dim=1) == targets
-            scores.append(torch.stack([LOSSES[loss](outputs, targets).double(), correct.double()]).cpu())
-    sums = torch.cat(scores, dim=1).cumsum(dim=1)
-    losses, accuracies = sums[:, index.offsets].diff(dim=1) / index.sizes
-    return Evaluation(losses, accuracies, index.sizes)
+            columns = [task.losses(outputs, targets), *task.scores(outputs, targets).view(len(targets), -1).mT]
+            of_examples.append(torch.stack([column.double() for column in columns]).cpu())
+    if not of_examples:
+        nothing = torch.full((len(index),), torch.nan, dtype=torch.double)
+        return Evaluation(nothing, nothing, nothing, index.sizes)
+    together = torch.cat(of_examples, dim=1)
+    losses, *means = _means(together, index)
+    scores, variances = _combined(task, together[1:], torch.stack(means), index)
+    return Evaluation(losses, scores, variances, index.sizes)
+
+
+def _combined(
+    task: Task, values: Float[Tensor, "k n"], means: Float[Tensor, "k N"], index: Index
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """The score of each client and its sampling variance.
+
+    A score that is not a mean is linear in its means as far as the sampling error goes (the delta method): the variance
+    is that of the mean of the examples' contributions to the first order.
+    """
+    if task.scored_by.is_share:
+        return means[0], means[0] * (1 - means[0]) / (index.sizes - 1)
+    at = means.mT.detach().requires_grad_()
+    scores = combine(task, at)
+    (slopes,) = torch.autograd.grad(scores.sum(), at)
+    owners = torch.repeat_interleave(torch.arange(len(index)), index.sizes)
+    first_order = (slopes[owners].mT * (values - means[:, owners])).sum(dim=0)
+    return scores.detach(), _means(first_order.square()[None], index)[0] / (index.sizes - 1).clamp(min=0)
+
+
+def _means(values: Float[Tensor, "k n"], index: Index) -> Float[Tensor, "k N"]:
+    """The mean over the examples of each client; NaN for a client without examples."""
+    sums = torch.cat([values.new_zeros(len(values), 1), values], dim=1).cumsum(dim=1)
+    return sums[:, index.offsets].diff(dim=1) / index.sizes
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from fedfv.core import NO_BUFFERS, Buffers, Measure, Replies, Seen
 from fedfv.data import Federation
-from fedfv.models import LOSSES, flatten, flatten_buffers, load
+from fedfv.models import flatten, flatten_buffers, load
 from fedfv.seeding import rng
+from fedfv.tasks import Classification, Task
 from fedfv.training._local import LocalSGD
 from fedfv.training._measures import Measures, Value
 
@@ -23,6 +24,7 @@ class LoopClients:
     It accepts any model, also one with buffers or dropout. `BatchedClients` is faster.
 
     Args:
+        task: the loss and the score of each example.
         seed: the seed of the order of the examples, and of dropout within the model.
         measures: the values that clients report beside the loss, by name; see `fedfv.core.needs`.
     """
@@ -30,7 +32,7 @@ class LoopClients:
     federation: Federation
     model: nn.Module
     local: LocalSGD
-    loss: str = "cross-entropy"
+    task: Task = field(default_factory=Classification)
     seed: int = 0
     measures: Mapping[str, Measure | None] = field(default_factory=dict)
 
@@ -69,7 +71,7 @@ class LoopClients:
         model.eval()
         with torch.no_grad():
             outputs = model(inputs)
-            losses = LOSSES[self.loss](outputs, targets)
+            losses = self.task.losses(outputs, targets)
             seen = Seen(outputs, targets, losses)
             return [float(losses.mean()), *(float(value(seen).double().mean()) for value in values)]
 
@@ -86,6 +88,6 @@ class LoopClients:
             torch.manual_seed(int(rng(self.seed, "model", round, client).integers(2**63)))
             for batch in self.local.batches(len(targets), self.seed, round, client):
                 optimizer.zero_grad()
-                loss = LOSSES[self.loss](model(inputs[batch]), targets[batch]).mean()
+                loss = self.task.losses(model(inputs[batch]), targets[batch]).mean()
                 torch.autograd.backward(loss)
                 optimizer.step()

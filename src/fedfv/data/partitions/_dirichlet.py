@@ -8,7 +8,7 @@ from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Index
 from fedfv.data._partition import FRACTIONS, Fractions
 from fedfv.data.partitions._options import check_common, check_enough, own_seed
-from fedfv.data.partitions._rows import Rows, grouped
+from fedfv.data.partitions._rows import Rows, classes_of, grouped
 from fedfv.seeding import rng
 
 
@@ -43,7 +43,7 @@ class Dirichlet:
         check_enough(dataset, self.num_clients, self.min_size)
         random = rng(own_seed(self.seed, seed), "partition", "dirichlet")
         rows = random.permutation(len(dataset))
-        labels = dataset.targets.numpy()[rows]
+        labels = classes_of(dataset, self)[rows]
         owners = np.empty(len(rows), dtype=np.int64)
         for label in np.unique(labels):
             (members,) = np.nonzero(labels == label)

@@ -7,7 +7,7 @@ from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Index
 from fedfv.data._partition import FRACTIONS, Fractions
 from fedfv.data.partitions._options import check_common
-from fedfv.data.partitions._rows import grouped
+from fedfv.data.partitions._rows import classes_of, grouped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,9 @@ class OneClassEach:
         check_common(self)
 
     def __call__(self, dataset: Dataset, seed: int = 0) -> Index:
-        names = np.array(dataset.class_names or range(dataset.num_classes))
-        clients, owners = np.unique(dataset.targets.numpy(), return_inverse=True)
+        classes = classes_of(dataset, self)
+        names = np.array(dataset.class_names or range(dataset.num_classes or 0))
+        clients, owners = np.unique(classes, return_inverse=True)
         return grouped(owners, len(clients), tuple(map(str, names[clients])))
 
 

@@ -6,10 +6,22 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Index
 
 Rows = Int[np.ndarray[Any, Any], " n"]
 Sizes = Int[np.ndarray[Any, Any], " N"]
+
+
+def classes_of(dataset: Dataset, partition: object) -> Rows:
+    """The class of each row; a dataset without one class for each row is refused."""
+    if dataset.num_classes is None or dataset.targets.ndim != 1:
+        raise ValueError(
+            f"{type(partition).__name__} assigns rows by their class, but the targets of this dataset are not classes; "
+            f"take a partition that does not use them, such as ByColumn or IID."
+        )
+    classes: Rows = dataset.targets.numpy()
+    return classes
 
 
 def grouped(owners: Rows, num_clients: int, names: tuple[str, ...] = ()) -> Index:

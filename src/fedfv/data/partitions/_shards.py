@@ -7,7 +7,7 @@ from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Index
 from fedfv.data._partition import FRACTIONS, Fractions
 from fedfv.data.partitions._options import check_common, check_enough, own_seed
-from fedfv.data.partitions._rows import dealt
+from fedfv.data.partitions._rows import classes_of, dealt
 from fedfv.seeding import rng
 
 
@@ -45,5 +45,5 @@ class LabelShards:
         sizes = np.diff(bounds)[shards]
         # Positions of the rows in the sorted order, shard by shard in the order in which the shards were drawn.
         places = np.repeat(bounds[shards] - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(dataset))
-        rows = np.argsort(dataset.targets.numpy(), kind="stable")[places]
+        rows = np.argsort(classes_of(dataset, self), kind="stable")[places]
         return dealt(rows, sizes.reshape(self.num_clients, self.shards_per_client).sum(axis=1))

@@ -1,7 +1,7 @@
-// The clients in ascending order of accuracy in the first drawn run; clients that this run does not have come last.
+// The clients from worst to best in the first drawn run; clients that this run does not have come last.
 function worstToBest(rows) {
   const [first, ...others] = rows;
-  const ranked = first.each.clients.map((client, i) => [client, first.each.mean[i]]).sort((a, b) => a[1] - b[1]).map(([client]) => client);
+  const ranked = first.each.clients.map((client, i) => [client, first.each.mean[i]]).sort((a, b) => worseFirst * (a[1] - b[1])).map(([client]) => client);
   return [...new Set([...ranked, ...others.flatMap((row) => row.each.clients)])];
 }
 
@@ -10,24 +10,24 @@ function bars(row, alike) {
     type: "bar", name: row.label, x: row.each.clients.map((client) => clientName(row, client)), y: row.clients.y,
     error_y: { type: "data", array: row.clients.spread, color: css("--faint"), thickness: 1 },
     marker: { color: colour(row), pattern: { shape: ["", "/", ".", "x", "\\", "+"][alike % 6], fgcolor: css("--ground"), fillmode: "overlay", solidity: 0.3 } },
-    hovertemplate: "%{x}: %{y:.2f}<extra>%{fullData.name}</extra>",
+    hovertemplate: `%{x}: %{y:${numberFormat}}<extra>%{fullData.name}</extra>`,
   };
 }
 
 function drawClients() {
   const rows = shown(), named = data.named && rows.length > 0;
   byId("clients-note").textContent = named
-    ? `Test accuracy of each client, from worst to best of ${rows[0].label}. Bars are means over seeds; error bars are standard deviations over seeds.`
-    : "Test accuracy of the clients in ascending order, sorted separately for each run. A flat line means that all clients have the same accuracy.";
+    ? `Test ${data.score.name} of each client, from worst to best of ${rows[0].label}. Bars are means over seeds; error bars are standard deviations over seeds.`
+    : `Test ${data.score.name} of the clients from worst to best, sorted separately for each run. A flat line means that all clients have the same ${data.score.name}.`;
   const alike = (row) => rows.filter((other) => other.colour === row.colour).indexOf(row);
   const traces = rows.flatMap((row) => named
     ? [bars(row, alike(row))]
-    : line(row, row.clients.x, row.clients.y, row.clients.spread, { hovertemplate: "%{y:.2f}, with %{x:.1f} % of the clients below<extra>%{fullData.name}</extra>" }));
+    : line(row, row.clients.x, row.clients.y, row.clients.spread, { hovertemplate: `%{y:${numberFormat}}, with %{x:.1f} % of the clients worse<extra>%{fullData.name}</extra>` }));
   const xaxis = named
     ? { type: "category", categoryorder: "array", categoryarray: worstToBest(rows).map((client) => clientName(rows[0], client)) }
     : { title: { text: "clients in per cent, from worst to best" } };
-  draw("clients", traces, { barmode: "group", caption: "", xaxis, yaxis: { title: { text: "accuracy in per cent" } } },
-    "Accuracy of the clients: " + rows.map((row) => `${row.label} from ${Math.min(...row.clients.y).toFixed(2)} to ${Math.max(...row.clients.y).toFixed(2)}`).join(", "));
+  draw("clients", traces, { barmode: "group", caption: "", xaxis, yaxis: { title: { text: data.score.title } } },
+    `${capital(data.score.name)} of the clients: ` + rows.map((row) => `${row.label} from ${number(Math.min(...row.clients.y))} to ${number(Math.max(...row.clients.y))}`).join(", "));
 }
 
 // The difference of two runs for each client, paired by seed, so that effects of the split and of the initial model cancel.
@@ -65,14 +65,15 @@ function drawPair() {
     return;
   }
   const values = clients.map(({ value }) => value);
-  const better = values.filter((v) => v > 0).length, worse = values.filter((v) => v < 0).length;
-  byId("pair-note").textContent = `${first.label} serves ${better} of ${values.length} clients better than ${second.label} and ${worse} worse, paired by client over ${seeds} seed${seeds > 1 ? "s" : ""}. The differences are from ${values[0].toFixed(2)} to ${values.at(-1).toFixed(2)} points.`;
-  const colours = values.map((v) => (v < 0 ? css("--conflict") : css("--agree")));
+  const points = data.score.points ? ` ${data.score.points}` : "", difference = data.score.points ? `difference in ${data.score.points}` : "difference";
+  const better = values.filter((v) => worseFirst * v > 0).length, worse = values.filter((v) => worseFirst * v < 0).length;
+  byId("pair-note").textContent = `${first.label} serves ${better} of ${values.length} clients better than ${second.label} and ${worse} worse, paired by client over ${seeds} seed${seeds > 1 ? "s" : ""}. The differences are from ${number(values[0])} to ${number(values.at(-1))}${points}.`;
+  const colours = values.map((v) => (worseFirst * v < 0 ? css("--conflict") : css("--agree")));
   const trace = values.length <= 400
-    ? { type: "bar", x: clients.map(({ client }) => clientName(first, client)), y: values, marker: { color: colours }, hovertemplate: "%{x}: %{y:+.2f}<extra></extra>" }
+    ? { type: "bar", x: clients.map(({ client }) => clientName(first, client)), y: values, marker: { color: colours }, hovertemplate: `%{x}: %{y:+${numberFormat}}<extra></extra>` }
     : { type: "histogram", x: values, nbinsx: 80, marker: { color: css("--agree") }, hovertemplate: "%{x}: %{y} clients<extra></extra>" };
   const many = values.length > 40;
-  draw("pair", [trace], { caption: "", xaxis: values.length > 400 ? { title: { text: "difference in points" } } : { type: "category", showticklabels: !many, title: { text: many ? "clients" : "" } }, yaxis: { title: { text: values.length > 400 ? "clients" : "difference in points" } } },
+  draw("pair", [trace], { caption: "", xaxis: values.length > 400 ? { title: { text: difference } } : { type: "category", showticklabels: !many, title: { text: many ? "clients" : "" } }, yaxis: { title: { text: values.length > 400 ? "clients" : difference } } },
     byId("pair-note").textContent);
 }
 
@@ -95,7 +96,7 @@ function makePair() {
 const STEP = 50;  // clients that are added to the table at a time
 const table = { sort: { column: 2, up: true }, limit: STEP };
 
-// One line for each client of the chosen rows: its name, its number of test examples, and its accuracy in each run.
+// One line for each client of the chosen rows: its name, its number of test examples, and its score in each run.
 function clientLines(rows) {
   const lines = new Map();
   rows.forEach((row, k) => row.each.clients.forEach((client, i) => {
@@ -154,7 +155,7 @@ function fillClients() {
   byId("client-table").tBodies[0].replaceChildren(...drawn.map((line) => {
     const made = document.createElement("tr"), head = cell("th", line.name);
     head.scope = "row";
-    made.append(head, cell("td", line.low === line.high ? line.low : `${line.low} to ${line.high}`), ...line.values.map((value) => cell("td", value === null ? "\u2013" : value.toFixed(2))));
+    made.append(head, cell("td", line.low === line.high ? line.low : `${line.low} to ${line.high}`), ...line.values.map((value) => cell("td", value === null ? "\u2013" : number(value))));
     return made;
   }));
   const rest = matching.length - drawn.length;

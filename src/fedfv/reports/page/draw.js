@@ -6,6 +6,10 @@ const dashes = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 const colour = (row) => css(`--c${row.colour}`);
 const translucent = (hex, share) => hex + Math.round(255 * share).toString(16).padStart(2, "0");
 const hidden = new Set();
+const number = (value) => value.toFixed(data.score.digits);
+const numberFormat = `.${data.score.digits}f`;  // in Plotly's notation
+const worseFirst = data.score.lower_is_better ? -1 : 1;  // the sign with which a sort begins with the worst
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 // The display name of a client; each row has the names of its own federation.
 const clientName = (row, client) => data.rosters[row.roster][client] ?? `client ${client}`;
@@ -41,8 +45,8 @@ const shown = () => data.rows.filter((row, i) => !hidden.has(i));
 
 function drawCurves() {
   for (const [id, key, title] of [["curve-mean", "mean", "mean over clients"], ["curve-std", "std", "standard deviation over clients"]]) {
-    const traces = shown().flatMap((row) => line(row, row.curve.rounds, row.curve[key], row.curve[key + "_spread"], { hovertemplate: "%{y:.2f} after %{x} rounds<extra>%{fullData.name}</extra>" }));
-    draw(id, traces, { caption: title, xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: "accuracy in per cent" } } },
-      `${title} against rounds: ` + shown().map((row) => `${row.label} ends at ${row.curve[key].at(-1).toFixed(2)}`).join(", "));
+    const traces = shown().flatMap((row) => line(row, row.curve.rounds, row.curve[key], row.curve[key + "_spread"], { hovertemplate: `%{y:${numberFormat}} after %{x} rounds<extra>%{fullData.name}</extra>` }));
+    draw(id, traces, { caption: title, xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: data.score.title } } },
+      `${title} against rounds: ` + shown().map((row) => `${row.label} ends at ${number(row.curve[key].at(-1))}`).join(", "));
   }
 }
