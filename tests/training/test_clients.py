@@ -73,7 +73,7 @@ def assert_equal(fast: Replies, plain: Replies) -> None:
 @pytest.mark.parametrize("loss", ["cross-entropy", "softmax-cross-entropy"])
 @pytest.mark.parametrize("local", LOCALS, ids=str)
 @pytest.mark.parametrize("model", MODELS)
-def test_batched_clients_equal_looped_ones(model: str, local: LocalSGD, loss: str) -> None:
+def test_batched_clients_equal_looped_ones(model: str, local: LocalSGD, loss: Any) -> None:
     federation = make_federation([6, 3, 11, 8, 1], shape=IMAGE)
     module = make_model(federation, **MODELS[model])
     settings: dict[str, Any] = {"local": local, "task": Classification(loss=loss), "measures": MEASURES}
