@@ -42,6 +42,5 @@ def _each_of(cases: list[Case]) -> pytest.MarkDecorator:
 
 
 every_case = _each_of(CASES)
-every_homogeneous_case = _each_of([case for case in CASES if case.degree is not None])
 every_rule = pytest.mark.parametrize("rule", RULES, ids=repr)
 first_of_each_rule = pytest.mark.parametrize("rule", _FIRST.values(), ids=repr)
