@@ -2,12 +2,14 @@
 
 import copy
 import itertools
+from collections.abc import Mapping
 from functools import cache
 from logging import getLogger
 
 import torch
 from torch import Tensor, nn
 
+from fedfv.core import Measure, needs
 from fedfv.data import Federation, Index
 from fedfv.errors import ConfigError
 from fedfv.experiments._spec import Experiment
@@ -28,6 +30,16 @@ def check_fit(experiment: Experiment, federation: Federation, model: nn.Module) 
         raise ConfigError(
             f"model {experiment.model.name!r} must turn each input of shape {shape} into {outputs}, and be trainable, "
             f"but {problem}."
+        )
+
+
+def check_measures(experiment: Experiment, federation: Federation, model: nn.Module) -> None:
+    """Refuses a rule that needs values which clients cannot measure for this task."""
+    error = _attempt(LoopClients, experiment, federation, model, [2], needs(experiment.aggregator))
+    if error is not None:
+        raise ConfigError(
+            f"`aggregator`: {type(experiment.aggregator).__name__} needs values that cannot be measured for the task "
+            f"{type(experiment.task).__name__}: {told(error)}."
         )
 
 
@@ -102,11 +114,18 @@ def _attempt(
     federation: Federation,
     model: nn.Module,
     sizes: list[int],
+    measures: Mapping[str, Measure | None] | None = None,
 ) -> Exception | None:
     """The exception of one step of clients of these sizes, with a copy of the model; None if there is none."""
     try:
         with torch.random.fork_rng(devices=[]):
-            clients = kind(_few(federation, sizes), copy.deepcopy(model), LocalSGD(lr=1e-6), experiment.task)
+            clients = kind(
+                _few(federation, sizes),
+                copy.deepcopy(model),
+                LocalSGD(lr=1e-6),
+                experiment.task,
+                measures=measures or {},
+            )
             clients(0, torch.arange(len(sizes)), flatten(model), flatten_buffers(model))
     except Exception as error:
         return error

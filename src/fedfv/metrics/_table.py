@@ -38,9 +38,9 @@ def bootstrap_interval(
     100 cases, reflected intervals in 93. The noise is thus not in the interval, and the interval of `std` may leave out
     the observed value. For small test sets, `noise_corrected_interval` is the better interval of the dispersion.
 
-    If the metric is one of `METRICS`, or the function of one, the interval is clipped to the range of the metric, which
-    never loses the true value. If the metric is at an end of its range, the interval may shrink to a point, which does
-    not mean certainty.
+    If the metric is one of `METRICS`, or the function of one for shares, the interval is clipped to the range of the
+    metric, which never loses the true value. If the metric is at an end of its range, the interval may shrink to a
+    point, which does not mean certainty.
 
     Args:
         metric: one of `METRICS` that needs the values only, or any other function that takes a batch.
@@ -61,7 +61,7 @@ def bootstrap_interval(
     quantiles = resampled_quantiles(
         lambda drawn, _: metric(drawn), values, test_sizes, seed, level, resamples, variances
     )
-    low, high = (2 * observed - quantiles).clamp(*_range_of(metric)).tolist()
+    low, high = (2 * observed - quantiles).clamp(*_range_of(metric, variances is None)).tolist()
     return low, high
 
 
@@ -71,9 +71,11 @@ def _corrected_interval(metric: Metric, *arguments: Any, **options: Any) -> tupl
     return max(low, metric.range[0]), min(high, metric.range[1])
 
 
-def _range_of(metric: Measure) -> tuple[float, float]:
+def _range_of(metric: Measure, of_shares: bool) -> tuple[float, float]:
     if isinstance(metric, Metric):
         return metric.range
+    if not of_shares:
+        return _ANY
     return next((entry.range for entry in METRICS.values() if entry.function is metric), _ANY)
 
 
