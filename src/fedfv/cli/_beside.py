@@ -20,6 +20,7 @@ def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
 
     placed: list[tuple[str, str, Callable[[str], str]]] = [
         ("data", "name", data),
+        ("task", "name", lambda name: _module(name, folders)),
         ("model", "name", lambda name: _module(name, folders)),
         ("partition", "path", lambda path: _file(path, folders)),
         ("partition", "kind", lambda name: _module(name, folders)),

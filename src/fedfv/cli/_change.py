@@ -12,6 +12,7 @@ from fedfv.errors import ConfigError
 from fedfv.importing import lookup
 from fedfv.models import MODELS
 from fedfv.sampling import SAMPLINGS
+from fedfv.tasks import TASKS
 
 # A key that decides which keys a table has, this table, and the classes or functions whose parameters are its keys.
 _DECIDING: list[tuple[str, str, dict[str, Any]]] = [
@@ -19,11 +20,12 @@ _DECIDING: list[tuple[str, str, dict[str, Any]]] = [
     ("partition.kind", "partition", PARTITIONS),
     ("sampling.kind", "sampling", SAMPLINGS),
     ("model.name", "model.options", MODELS),
+    ("task.name", "task", TASKS),
 ]
 
 
 def deciding(tables: dict[str, Any]) -> dict[str, Any]:
-    """The names of rule, partition, sampling and model of an experiment, by key; None for a missing key."""
+    """The names of rule, partition, sampling, model and task of an experiment, by key; None for a missing key."""
     return {decides: _at(tables, decides) for decides, _, _ in _DECIDING}
 
 

@@ -27,6 +27,7 @@ from fedfv.reports import (
     rows_of,
     summarise,
     write_page,
+    write_records,
     write_run_figures,
     write_run_tables,
 )
@@ -104,7 +105,17 @@ def _default_directory(name: str, changes: Sequence[str], spec: Experiment) -> P
 @app.command(name="list")
 def list_command(
     what: Annotated[
-        Literal["aggregators", "datasets", "models", "partitions", "samplings", "metrics", "experiments", "sweeps"],
+        Literal[
+            "aggregators",
+            "datasets",
+            "experiments",
+            "metrics",
+            "models",
+            "partitions",
+            "samplings",
+            "sweeps",
+            "tasks",
+        ],
         typer.Argument(),
     ],
 ) -> None:
@@ -127,6 +138,10 @@ def report(
         Path | None,
         typer.Option(help="Also write the tables of runs and clients into this folder, as Markdown, CSV and LaTeX."),
     ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(help="Also write a row for each client and evaluation to this .csv or .parquet file."),
+    ] = None,
 ) -> None:
     """Compare how well runs serve their clients, in the terminal and on an HTML page that needs no network."""
     runs, unreadable = read_runs(directories)
@@ -143,6 +158,8 @@ def report(
         files += write_run_figures(figures, groups, rows)
     if tables is not None:
         files += write_run_tables(tables, groups, rows)
+    if records is not None:
+        files.append(write_records(records, groups, rows))
     out.print(f"Saved in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
     if show:
         typer.launch(str(file.absolute()))

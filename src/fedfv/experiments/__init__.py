@@ -17,6 +17,7 @@ with comes_with("experiments"):
     from fedfv.experiments._build import build_federation
     from fedfv.experiments._bundled import bundled
     from fedfv.experiments._errors import build
+    from fedfv.experiments._evaluate import Scored, evaluate_run
     from fedfv.experiments._many import ManyProgress, run_many
     from fedfv.experiments._run import Progress, experiment_of, run
     from fedfv.experiments._seeding import SEEDINGS, AddressedSeeding, Seeding
@@ -48,6 +49,7 @@ __all__ = [
     "Progress",
     "RunDirectory",
     "RunError",
+    "Scored",
     "Seeding",
     "Setting",
     "Unequal",
@@ -55,6 +57,7 @@ __all__ = [
     "build",
     "build_federation",
     "bundled",
+    "evaluate_run",
     "experiment_of",
     "folder_name",
     "run",

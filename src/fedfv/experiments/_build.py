@@ -4,14 +4,14 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from fedfv import data
-from fedfv.core import Clients, ServerState, answer, needs
+from fedfv.core import Clients, ServerState, answers_with_mean, needs
 from fedfv.data import Dataset, Federation, Index, Partition
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import blaming, calling, naming
@@ -121,11 +121,13 @@ def device_of(experiment: Experiment) -> torch.device:
     return torch.device("cuda" if experiment.device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
+def output_kind(experiment: Experiment) -> Literal["last", "mean"]:
+    """Which model is evaluated; with "auto" the rule decides."""
+    if experiment.output == "auto":
+        return "mean" if answers_with_mean(experiment.aggregator) else "last"
+    return experiment.output
+
+
 def output_of(experiment: Experiment, server: ServerState[Any]) -> Float[Tensor, " d"]:
     """The parameters of the model that is evaluated."""
-    match experiment.output:
-        case "mean":
-            return server.mean
-        case "last":
-            return server.params
-    return answer(experiment.aggregator, server)
+    return server.mean if output_kind(experiment) == "mean" else server.params

@@ -18,14 +18,29 @@ from fedfv.experiments._build import (
     build_sampler,
     device_of,
     fit_task,
+    output_kind,
     output_of,
 )
+from fedfv.experiments._kinds import table_of
+from fedfv.experiments._seeding import model_seed
 from fedfv.experiments._spec import Experiment
 from fedfv.lens import look
 from fedfv.models import flatten, flatten_buffers
-from fedfv.runs import Fingerprint, Look, Opening, Record, Recorder, RunDirectory, Scores, layer
+from fedfv.runs import (
+    Fingerprint,
+    Look,
+    ModelFile,
+    Opening,
+    Record,
+    Recorder,
+    RunDirectory,
+    Scores,
+    arrays_of,
+    frozen_of,
+    layer,
+)
 from fedfv.simulation import Round, simulate
-from fedfv.tasks import ACCURACY, Score, Task
+from fedfv.tasks import ACCURACY, TASKS, Score, Task
 from fedfv.training import Evaluation, evaluate
 
 _FEW = 10  # upper bound on the clients that a sentence names
@@ -130,6 +145,7 @@ def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) 
     experiment, federation, model, clients, sample = parts
     recorder = Recorder(place, experiment.aggregator, fingerprint := _fingerprint(federation, model))
     server = recorder.resume()
+    place.describe(_model_file(experiment, federation, model), frozen_of(model))
     if server is None:
         server = start(experiment.aggregator, federation.num_clients, flatten(model), flatten_buffers(model))
         recorder.open(server, _opening(experiment, federation, fingerprint), **parts.scores(server))
@@ -166,6 +182,22 @@ def _fingerprint(federation: Federation, model: nn.Module) -> Fingerprint:
         data=federation.digest(),
         test=federation.digest(["test"]),
         model=[layer(name, each.dtype, each.shape) for name, each in model.state_dict().items()],
+    )
+
+
+def _model_file(experiment: Experiment, federation: Federation, model: nn.Module) -> ModelFile:
+    arguments = {
+        "name": experiment.model.name,
+        "input_shape": list(federation.inputs.shape[1:]),
+        "num_classes": federation.num_outputs,
+        "seed": model_seed(experiment.seeding, experiment.seed),
+        "options": experiment.model.options,
+    }
+    return ModelFile(
+        arrays=arrays_of(model),
+        output=output_kind(experiment),
+        model=arguments,
+        task=table_of(experiment.task, TASKS, "task", "name"),
     )
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv.core import Buffers
-from fedfv.runs import layer
+from fedfv.runs import StoredArray, layer
 
 Kind = Literal["parameter", "value", "count"]
 
@@ -49,6 +49,13 @@ class Layout:
         """A description of each array, for the fingerprint of a run."""
         return [
             layer(name, dtype, shape) + ("" if kind == "parameter" else " (not trained)")
+            for name, shape, dtype, kind in zip(self.names, self.shapes, self.types, self.kinds, strict=True)
+        ]
+
+    def stored(self) -> list[StoredArray]:
+        """The arrays as `model.json` describes them."""
+        return [
+            StoredArray(name, list(shape), str(dtype), kind)
             for name, shape, dtype, kind in zip(self.names, self.shapes, self.types, self.kinds, strict=True)
         ]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from logging import INFO, WARNING
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -14,7 +14,17 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedfv.core import Aggregator, ServerState, check_rule, explained_step, needs, skip, start, with_learning_rate
+from fedfv.core import (
+    Aggregator,
+    ServerState,
+    answers_with_mean,
+    check_rule,
+    explained_step,
+    needs,
+    skip,
+    start,
+    with_learning_rate,
+)
 from fedfv.flower._contract import ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND, key_of, key_of_score
 from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
@@ -23,7 +33,7 @@ from fedfv.flower._roster import Roster
 from fedfv.flower._settings import completed, settings_of
 from fedfv.lens import look
 from fedfv.metrics import METRICS
-from fedfv.runs import Fingerprint, Look, Opening, Record, Recorder, RunDirectory, Scores
+from fedfv.runs import Fingerprint, Look, ModelFile, Opening, Record, Recorder, RunDirectory, Scores
 from fedfv.seeding import rng
 from fedfv.tasks import ACCURACY, Score
 
@@ -126,6 +136,8 @@ class FairStrategy(Strategy):
             self._recorder = None
             if place is not None:
                 self._recorder = Recorder(place, self.aggregator, self._fingerprint, save_after=0)
+                output: Literal["last", "mean"] = "mean" if answers_with_mean(self.aggregator) else "last"
+                place.describe(ModelFile(arrays=self._layout.stored(), output=output), {})
             self._begin(grid, initial_arrays, evaluate_config or ConfigRecord(), timeout)
             before = self.server.round
             central = None if evaluate_fn is None else lambda round, arrays: evaluate_fn(before + round, self.arrays)

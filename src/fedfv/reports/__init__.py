@@ -41,7 +41,7 @@ from fedfv.reports._runs import (
 )
 from fedfv.reports._summary import Curve, Row, rows_of, summarise
 from fedfv.reports._tensorboard import TensorBoard
-from fedfv.reports._write import write_run_figures, write_run_tables
+from fedfv.reports._write import write_records, write_run_figures, write_run_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure
@@ -82,6 +82,7 @@ __all__ = [
     "summarise",
     "write_page",
     "write_ranking",
+    "write_records",
     "write_run_figures",
     "write_run_tables",
 ]

@@ -10,6 +10,7 @@ from fedfv.reports._figures import plot_clients, plot_lens, plot_run_curves
 from fedfv.reports._markdown import markdown_table
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row
+from fedfv.runs import write_frame
 
 
 def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[Path]:
@@ -37,6 +38,16 @@ def write_run_tables(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequen
     markdown.write_text(markdown_table(heads, cells, left=1) + "\n")
     tex.write_text(_latex_table(heads, cells))
     return [markdown, _write_runs(folder / "runs.csv", rows), tex, _write_clients(folder / "clients.csv", groups, rows)]
+
+
+def write_records(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> Path:
+    """All records as one table, with a row for each client and evaluation of each run: `.csv` or `.parquet`."""
+    parts = {
+        (str(run.path), row.label, run.seed): run.records
+        for group, row in zip(groups, rows, strict=True)
+        for run in group
+    }
+    return write_frame(file, ("run", "rule", "seed"), parts)
 
 
 def _write_runs(file: Path, rows: Sequence[Row]) -> Path:

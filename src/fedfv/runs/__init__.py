@@ -4,7 +4,9 @@ from fedfv._extras import comes_with
 
 with comes_with("experiments"):
     from fedfv.runs._directory import RunDirectory
+    from fedfv.runs._frame import frame_of, write_frame
     from fedfv.runs._lock import held
+    from fedfv.runs._model import ModelFile, StoredArray, arrays_of, frozen_of
     from fedfv.runs._record import FORMAT, External, Fingerprint, Look, Numbers, Opening, Record, Scores, layer
     from fedfv.runs._recorder import Recorder
 
@@ -13,12 +15,18 @@ __all__ = [
     "External",
     "Fingerprint",
     "Look",
+    "ModelFile",
     "Numbers",
     "Opening",
     "Record",
     "Recorder",
     "RunDirectory",
     "Scores",
+    "StoredArray",
+    "arrays_of",
+    "frame_of",
+    "frozen_of",
     "held",
     "layer",
+    "write_frame",
 ]

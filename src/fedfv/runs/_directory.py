@@ -8,28 +8,37 @@ import platform
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-from torch import Tensor
+from safetensors.torch import load_file, save, save_file
+from torch import Tensor, nn
 
 from fedfv.errors import ConfigError, RunError
+from fedfv.importing import told
+from fedfv.models import build_model
+from fedfv.runs._frame import frame_of
 from fedfv.runs._lock import held
+from fedfv.runs._model import ModelFile
 from fedfv.runs._record import Fingerprint, Record
 
-EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT, DIVERGED, LOCK = (
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT, DIVERGED, LOCK, MODEL, FROZEN = (
     "experiment.toml",
     "records.jsonl",
     "checkpoint.safetensors",
     "environment.json",
     "diverged.txt",
     "run.lock",
+    "model.json",
+    "frozen.safetensors",
 )
 _BEFORE_EXPERIMENT = {LOCK, ENVIRONMENT, f".{ENVIRONMENT}.new", f".{EXPERIMENT}.new"}  # files that precede the settings
 Complete = Callable[[dict[str, Any]], dict[str, Any]]
@@ -43,6 +52,8 @@ class RunDirectory:
     - `experiment.toml`: the settings; a directory belongs to one experiment.
     - `records.jsonl`: the results, as raw values of each client; a line for each round and one before the first.
     - `checkpoint.safetensors`: a complete server, written whole or not at all, without executable code.
+    - `model.json`: how to make the model from a checkpoint, and its inputs from a table, see `ModelFile`.
+    - `frozen.safetensors`: the parameters that are not trained, if there are any.
     - `environment.json`: the software and the platform of the run.
     - `diverged.txt`: a sentence that says where numbers became NaN or infinite, if the run ended for this reason.
     - `run.lock`: locked while a process writes to the directory.
@@ -126,6 +137,14 @@ class RunDirectory:
         except (ValueError, TypeError, KeyError) as error:
             raise RunError(f"{self.path / RECORDS} cannot be read: {error}.") from None
 
+    def frame(self) -> "pd.DataFrame":
+        """The records as a table of pandas, with one row for each client and evaluation.
+
+        Its columns are `rounds_done`, `part` ("test" or "validation"), `client`, `name`, `size` (the number of
+        examples), `loss`, `score`, and `variance`, the sampling variance of the score.
+        """
+        return frame_of(self.records())
+
     def rounds_done(self) -> int:
         """The number of recorded rounds; only the end of the file is read."""
         if not self.has(RECORDS):
@@ -184,6 +203,66 @@ class RunDirectory:
         # safetensors refuses tensors that share memory, as the mean and the parameters do before the first round.
         apart = {name: tensor.contiguous().clone() if tensor.ndim else tensor for name, tensor in tensors.items()}
         self._replace(CHECKPOINT, save(apart))
+
+    def describe(self, file: ModelFile, frozen: Mapping[str, Tensor]) -> None:
+        """Writes `model.json`, and the parameters that are not trained."""
+        self._replace(MODEL, file.to_json().encode())
+        if frozen:
+            self._replace(FROZEN, save({name: each.contiguous().clone() for name, each in frozen.items()}))
+
+    def model_file(self) -> ModelFile:
+        """The contents of `model.json`."""
+        if not self.has(MODEL):
+            raise RunError(
+                f"{self.path} has no {MODEL}, which tells how to make its model: it was made by an earlier version; "
+                "start the run again with the same settings to add it, finished rounds are kept."
+            )
+        return ModelFile.from_json((self.path / MODEL).read_text())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The model at the last checkpoint, as named tensors: for a rule like AFL, the mean over all rounds."""
+        file, checkpoint = self.model_file(), self.load()
+        if checkpoint is None:
+            raise RunError(f"{self.path} has no {CHECKPOINT}, so it holds no model.")
+        return file.state_dict(checkpoint, load_file(self.path / FROZEN) if self.has(FROZEN) else {})
+
+    def model(self, module: nn.Module | None = None) -> nn.Module:
+        """The model at the last checkpoint, in evaluation mode.
+
+        Args:
+            module: a module to load the parameters into; the default is a new one, made as the settings of the run say.
+                A run of Flower knows only arrays, so it needs a module.
+        """
+        arguments = self.model_file().model
+        if module is None and arguments is None:
+            raise ConfigError(f"{self.path} is a run of Flower, which does not know the module; pass it: model(Net()).")
+        if module is None and arguments is not None:
+            options = {key: value for key, value in arguments.items() if key != "options"}
+            module = build_model(**options, **arguments["options"])
+        assert module is not None
+        try:
+            module.load_state_dict(self.state_dict())
+        except RuntimeError as error:
+            raise ConfigError(f"the model of {self.path} does not fit this module: {told(error)}.") from error
+        return module.eval()
+
+    def export(self, file: str | os.PathLike[str]) -> list[Path]:
+        """Writes the model as a `.safetensors` file, and a `.json` file beside it; returns both paths.
+
+        `torch.nn.Module.load_state_dict` takes what `safetensors.torch.load_file` reads from the first file. The second
+        has the settings of the run, the number of rounds, and how inputs are made from a table.
+        """
+        path = Path(file)
+        if path.suffix != ".safetensors":
+            raise ConfigError(f"the file of a model must end in .safetensors, got {path}.")
+        state, described = self.state_dict(), json.loads(self.model_file().to_json())
+        beside = path.with_suffix(".json")
+        with _explained(f"{path} cannot be written"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_file({name: each.contiguous() for name, each in state.items()}, path)
+            about = {"rounds_done": self.rounds_done(), "settings": self.settings(), **described}
+            beside.write_text(json.dumps(about, indent=1, default=str) + "\n")
+        return [path, beside]
 
     def _keep_records(self, rounds: int) -> None:
         """Drops the records after this number of rounds, and an incomplete last line."""

@@ -1,0 +1,46 @@
+"""The command new."""
+
+import keyword
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+import typer
+
+from fedfv.cli._app import app, out
+from fedfv.errors import ConfigError
+
+_TEMPLATES = files("fedfv.cli") / "new"
+
+
+@app.command(epilog="Example:  fedfv new my_study")
+def new(name: Annotated[str, typer.Argument(help="The name of the folder, and of the module in it.")]) -> None:
+    """Write a folder that runs at once: an experiment, and data, task, model and rule of your own with a test."""
+    for file in write_new(Path(name)):
+        out.print(f"Wrote {file}", highlight=False, soft_wrap=True)
+    out.print(f"Run it:   cd {name} && fedfv run experiment.toml", highlight=False, soft_wrap=True)
+    out.print("Test it:  pytest", highlight=False)
+
+
+def write_new(folder: Path) -> list[Path]:
+    """Writes the files of a new study into this folder, which must be missing or empty."""
+    module = re.sub(r"\W", "_", folder.name)
+    if not module.isidentifier() or keyword.iskeyword(module):
+        raise ConfigError(f"the name of the folder must be a name for a Python module, too, got {folder.name!r}.")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} exists and is not empty; choose another name.")
+    contents = {
+        "experiment.toml": _filled("experiment.toml", module),
+        f"{module}.py": _filled("module.py.txt", module),
+        f"test_{module}.py": _filled("test.py.txt", module),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in contents.items():
+        (folder / name).write_text(text)
+    return [folder / name for name in contents]
+
+
+def _filled(name: str, module: str) -> str:
+    return Template((_TEMPLATES / name).read_text(encoding="utf-8")).substitute(module=module)
