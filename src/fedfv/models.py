@@ -2,18 +2,19 @@
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from fedfv.core import NO_BUFFERS, Buffers
 from fedfv.importing import lookup, told
 
-__all__ = ["MODELS", "build_model", "flatten", "flatten_buffers", "load", "unflatten", "unflatten_buffers"]
+__all__ = ["MODELS", "build_model", "call", "flatten", "flatten_buffers", "load", "unflatten", "unflatten_buffers"]
 
 
 def softmax_regression(input_shape: Sequence[int], num_classes: int) -> nn.Module:
@@ -119,6 +120,26 @@ def unflatten(vectors: Float[Tensor, "*m d"], model: nn.Module) -> dict[str, Ten
             views[name] = part.view(*vectors.shape[:-1], *parameter.shape)
             start += parameter.numel()
     return views
+
+
+def call(model: nn.Module, tensors: Mapping[str, Tensor], inputs: Tensor) -> Any:
+    """The outputs of the model with these named parameters and buffers, in place of its own.
+
+    A parameter that several layers share has one name in `tensors` and is replaced in all of them.
+
+    >>> model = nn.Linear(2, 1)
+    >>> call(model, {"weight": torch.ones(1, 2), "bias": torch.zeros(1)}, torch.ones(1, 2))
+    tensor([[2.]])
+    """
+    # `functional_call` would find shared parameters itself, but damages a model with a layer under two names.
+    names: dict[int, str] = {}
+    shared = {}
+    for prefix, module in model.named_modules():
+        for name, parameter in module.named_parameters(prefix, recurse=False):
+            first = names.setdefault(id(parameter), name)
+            if first != name and first in tensors:
+                shared[name] = tensors[first]
+    return functional_call(model, {**tensors, **shared}, (inputs,), tie_weights=False)
 
 
 def flatten_buffers(model: nn.Module) -> Buffers:

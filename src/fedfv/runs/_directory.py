@@ -240,8 +240,9 @@ class RunDirectory:
             options = {key: value for key, value in arguments.items() if key != "options"}
             module = build_model(**options, **arguments["options"])
         assert module is not None
+        state = self.state_dict()
         try:
-            module.load_state_dict(self.state_dict())
+            module.load_state_dict(state)
         except RuntimeError as error:
             raise ConfigError(f"the model of {self.path} does not fit this module: {told(error)}.") from error
         return module.eval()

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fedfv.core import NO_BUFFERS, Buffers
 from fedfv.data import Federation, Index, Part
-from fedfv.models import unflatten, unflatten_buffers
+from fedfv.models import call, unflatten, unflatten_buffers
 from fedfv.tasks import Classification, Task, combine
 
 _AT_ONCE = 1 << 24  # input or output numbers in one forward pass
@@ -49,7 +48,7 @@ def evaluate(
         for start in range(0, len(index.rows), width):
             rows = _where(index.rows[start : start + width])
             targets = federation.targets[rows]
-            outputs = functional_call(model, values, (federation.inputs[rows],))
+            outputs = call(model, values, federation.inputs[rows])
             columns = [task.losses(outputs, targets), *task.scores(outputs, targets).view(len(targets), -1).mT]
             of_examples.append(torch.stack([column.double() for column in columns]).cpu())
     if not of_examples:

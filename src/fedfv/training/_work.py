@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import grad_and_value, vmap
 
 from fedfv import linalg
 from fedfv.core import Seen
 from fedfv.data import Federation
-from fedfv.models import unflatten
+from fedfv.models import call, unflatten
 from fedfv.training._measures import Value
 
 _FEW_OUTPUTS = 4
@@ -59,7 +59,7 @@ class One:
     def gradient(self, at: Float[Tensor, " d"], step: int, values: Sequence[Value]) -> tuple[dict[str, Tensor], Report]:
         batch = slice(None) if self.sees_all_at_once else self.batches[step]
         views = {name: view.detach().requires_grad_() for name, view in self._parameters(at).items()}
-        outputs = functional_call(self.model, views, (self.inputs[batch],))
+        outputs = call(self.model, views, self.inputs[batch])
         loss, report = self._means(outputs, self.targets[batch], values)
         grads = torch.autograd.grad(loss, list(views.values()))
         return dict(zip(views, grads, strict=True)), report
@@ -69,7 +69,7 @@ class One:
 
     def look(self, at: Float[Tensor, " d"], values: Sequence[Value]) -> Report:
         with torch.no_grad():
-            outputs = functional_call(self.model, self._parameters(at), (self.inputs,))
+            outputs = call(self.model, self._parameters(at), self.inputs)
             return self._means(outputs, self.targets, values)[1]
 
     def _parameters(self, at: Float[Tensor, " d"]) -> dict[str, Tensor]:
@@ -168,7 +168,7 @@ class Stack:
     def _weighted(
         self, values: Sequence[Value], params: dict[str, Tensor], inputs: Tensor, targets: Tensor, weights: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        outputs = functional_call(self.model, params, (inputs,))
+        outputs = call(self.model, params, inputs)
         losses = self.loss(outputs, targets)
         seen = Seen(outputs.detach(), targets, losses.detach())
         return losses @ weights, [value(seen).to(weights) @ weights for value in values]
