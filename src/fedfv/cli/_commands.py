@@ -104,7 +104,17 @@ def _default_directory(name: str, changes: Sequence[str], spec: Experiment) -> P
 @app.command(name="list")
 def list_command(
     what: Annotated[
-        Literal["aggregators", "datasets", "models", "partitions", "samplings", "metrics", "experiments", "sweeps"],
+        Literal[
+            "aggregators",
+            "datasets",
+            "models",
+            "partitions",
+            "samplings",
+            "trainings",
+            "metrics",
+            "experiments",
+            "sweeps",
+        ],
         typer.Argument(),
     ],
 ) -> None:

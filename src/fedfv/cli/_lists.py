@@ -17,6 +17,7 @@ from fedfv.experiments import PARTITIONS, SAMPLINGS, bundled
 from fedfv.metrics import METRICS
 from fedfv.models import MODELS
 from fedfv.reports import class_counts
+from fedfv.training import TRAININGS
 
 _CLIENTS = 30  # upper bound on the rows of a table of clients
 _CLASSES = 10  # upper bound on its columns, which must fit into 80 characters
@@ -30,6 +31,8 @@ def listed(what: str) -> dict[str, str]:
         case "partitions" | "samplings":
             kinds = PARTITIONS if what == "partitions" else SAMPLINGS
             return {name: _with_keys(cls) for name, cls in kinds.items()}
+        case "trainings":
+            return {name: _with_keys(cls) for name, cls in TRAININGS.items()}
         case "models":
             return {name: _with_keys(make) for name, make in MODELS.items()}
         case "datasets":

@@ -17,7 +17,7 @@ from fedfv.errors import ConfigError
 from fedfv.experiments._errors import blaming, calling, naming
 from fedfv.experiments._seeding import model_seed, split
 from fedfv.experiments._spec import Data, Experiment
-from fedfv.experiments._trial import check_batches, check_fit, takes_stacks
+from fedfv.experiments._trial import check_batches, check_fit, check_own_training, takes_stacks
 from fedfv.models import build_model
 from fedfv.tasks import fitted, targets_of
 from fedfv.training import BatchedClients, LoopClients
@@ -65,6 +65,7 @@ def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
     model = model.to(federation.inputs.device)
     check_fit(experiment, federation, model)
     check_batches(experiment, federation, model)
+    check_own_training(experiment, federation, model)
     return model
 
 

@@ -1,7 +1,7 @@
 """The kinds of local training that come with the library."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -31,23 +31,20 @@ class LocalSGD(LocalTraining, _Momentum):
         super().__post_init__()
         check(self, "momentum", self.momentum == 0 or (positive(self.momentum) and self.momentum < 1), "in [0, 1)")
 
-    def start(self, params: Named) -> Named:
-        """The velocities."""
-        return {name: torch.zeros_like(value) for name, value in params.items()} if self.momentum else {}
-
-    def step(self, grads: Named, params: Named, state: Named) -> tuple[Named, Named]:
-        """The velocities; without momentum, the gradients."""
+    def step(self, grads: Named, params: Named, state: Any) -> tuple[Named, Any]:
+        """The velocities, which are also the state; without momentum, the gradients."""
         grads = _decayed(grads, params, self.weight_decay)
         if not self.momentum:
             return grads, state
-        velocities = {name: (state[name] * self.momentum) + grad for name, grad in grads.items()}
-        return velocities, velocities
+        if state:  # velocities; there are none before the first step
+            grads = {name: (state[name] * self.momentum).add_(grad) for name, grad in grads.items()}
+        return grads, grads
 
 
 class Moments(NamedTuple):
     """The memory of Adam: the number of steps, and moving averages of the gradients and of their squares."""
 
-    count: Float[Tensor, ""]
+    steps: Float[Tensor, ""]
     first: Named
     second: Named
 
@@ -90,7 +87,7 @@ class LocalAdam(LocalTraining):
         return self._scaled(_decayed(grads, params, self.weight_decay), state)
 
     def _scaled(self, grads: Named, state: Moments) -> tuple[Named, Moments]:
-        (beta1, beta2), count = self.betas, state.count + 1
+        (beta1, beta2), count = self.betas, state.steps + 1
         first = {name: beta1 * state.first[name] + (1 - beta1) * grad for name, grad in grads.items()}
         second = {name: beta2 * state.second[name] + (1 - beta2) * grad**2 for name, grad in grads.items()}
         scale1, scale2 = 1 - beta1**count, (1 - beta2**count).sqrt()
