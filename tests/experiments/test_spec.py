@@ -56,7 +56,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"aggregator.alpha": 2.0}, "`aggregator.alpha` must be a number in [0, 1], got 2.0."),
     ({"aggregator.alpha": "0.1"}, "`aggregator.alpha` must be a valid number, got '0.1'."),
     ({"aggregator.alfa": 0.1}, "unknown key in [aggregator] 'alfa'; did you mean 'alpha'? known: "),
-    ({"training.lr": -1}, "`lr` of local training must be positive, got -1"),
+    ({"training.lr": -1}, "`training.lr` must be positive, got -1.0."),
     ({"training.lrr": 1}, "unknown key in [training] 'lrr'; did you mean 'lr'? known: lr, "),
     ({"training.batch_size": 2.5}, "`training.batch_size` must be a valid integer, got 2.5."),
     ({"sampling.dropout": 1.5}, "`sampling.dropout` must be a number in [0, 1), got 1.5."),

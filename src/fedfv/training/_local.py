@@ -127,7 +127,7 @@ def checked_step(training: LocalTraining, grads: Named, params: Named, state: An
     direction, state = training.step(grads, params, state)
     came, expected = ({name: tuple(part.shape) for name, part in named.items()} for named in (direction, grads))
     if came != expected:
-        name = next(iter(dict(came.items() ^ expected.items())))
+        name = next(name for name in expected | came if came.get(name) != expected.get(name))
         raise ValueError(
             f"`step` of {type(training).__name__} must return a direction with the shapes of the gradients, "
             f"{expected.get(name)} for {name!r}, got {came.get(name)}."
