@@ -27,9 +27,9 @@ class Batches:
 class LocalTraining(Batches):
     """Settings of all local training. A kind of local training inherits them and defines `step`, and often `start`.
 
-    Both methods are pure functions for one client: they change no argument, and they must work under `torch.func.vmap`,
-    which calls them for a stack of clients. A step first adds the gradient of the proximal term, then clips, and then
-    calls `step`. Only `step` knows what `weight_decay` means.
+    Both methods are pure functions for one client. For a stack of clients, `step` runs under `torch.func.vmap`. The
+    gradients are those of the loss with the proximal term, and are clipped before `step`, which alone applies the
+    weight decay.
 
     Args:
         batch_size: None for all examples at once.
