@@ -103,6 +103,7 @@ def test_debug_shows_the_traceback(experiment: Path) -> None:
         ("experiments", "fashion-fair"),
         ("partitions", "label-shards"),
         ("samplings", "by-size"),
+        ("trainings", "adamw"),
         ("metrics", "worst"),
     ],
 )
@@ -126,6 +127,13 @@ def test_list_prints_each_name_with_a_description(what: str, name: str, capsys: 
         ),
         ("partitions", "from-file", "path (required)"),
         ("samplings", "uniform", "count (required), dropout = 0.0"),
+        (
+            "trainings",
+            "sgd",
+            "lr = 0.1, epochs = 1, batch_size (optional), momentum = 0.0, weight_decay = 0.0, lr_decay = 1.0, "
+            "lr_decay_every = 1, drop_last = false, clip_norm (optional), proximal = 0.0, warmup_rounds = 0, "
+            "cosine_rounds (optional)",
+        ),
         ("models", "mlp", "options.hidden = [200, 200]"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedfv import FedAvg, FedFV
+from fedfv import FedAvg, FedFV, QFedAvg
 from fedfv.aggregators import AGGREGATORS
 from fedfv.experiments import (
     IID,
@@ -24,7 +24,7 @@ from fedfv.experiments import (
     bundled,
 )
 from fedfv.paper import StudyRow
-from fedfv.training import LocalSGD
+from fedfv.training import LocalAdam, LocalAdamW, LocalSGD, LocalTraining
 from tests.experiments.helpers import tables
 
 GOOD = tables(Path("x.npz"))
@@ -56,9 +56,21 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"aggregator.alpha": 2.0}, "`aggregator.alpha` must be a number in [0, 1], got 2.0."),
     ({"aggregator.alpha": "0.1"}, "`aggregator.alpha` must be a valid number, got '0.1'."),
     ({"aggregator.alfa": 0.1}, "unknown key in [aggregator] 'alfa'; did you mean 'alpha'? known: "),
-    ({"training.lr": -1}, "`lr` of local training must be positive, got -1"),
+    ({"training.lr": -1}, "`training.lr` must be positive, got -1.0."),
     ({"training.lrr": 1}, "unknown key in [training] 'lrr'; did you mean 'lr'? known: lr, "),
     ({"training.batch_size": 2.5}, "`training.batch_size` must be a valid integer, got 2.5."),
+    ({"training.name": "adm"}, "unknown training name 'adm'; did you mean 'adam'? known: sgd, adam, adamw, "),
+    ({"training": 3}, "`training` must be a table, got 3."),
+    ({"training.momentum": 1.0}, "`training.momentum` must be in [0, 1), got 1.0."),
+    ({"training.drop_last": 1}, "`training.drop_last` must be a valid boolean, got 1."),
+    ({"training.clip_norm": 0.0}, "`training.clip_norm` must be positive, got 0.0."),
+    ({"training": {"name": "adam", "momentum": 0.9}}, "unknown key in [training] 'momentum'; "),
+    ({"training": {"name": "adam", "betas": [0.9, 1.0]}}, "`training.betas` must be two numbers in [0, 1), got (0.9, "),
+    ({"training": {"name": "adamw", "eps": 0.0}}, "`training.eps` must be positive, got 0.0."),
+    (
+        {"training": {"name": "fedfv:FedAvg"}},
+        "`training` must be an object of LocalSGD, LocalAdam, LocalAdamW, or of a ",
+    ),
     ({"sampling.dropout": 1.5}, "`sampling.dropout` must be a number in [0, 1), got 1.5."),
     ({"sampling.dropout": "0.5"}, "`sampling.dropout` must be a valid number, got '0.5'."),
     ({"sampling.count": 0}, "`sampling.count` must be a whole number from 1, got 0."),
@@ -161,6 +173,26 @@ def test_an_experiment_comes_back_from_toml_as_it_was(rule: Any, partition: Any,
     assert Experiment.from_toml(experiment.to_toml()) == experiment
 
 
+@pytest.mark.parametrize(
+    ("training", "table"),
+    [
+        (LocalSGD(momentum=0.9, warmup_rounds=3), {"momentum": 0.9, "warmup_rounds": 3}),
+        (LocalAdam(betas=(0.5, 0.9), clip_norm=1.0), {"name": "adam", "betas": [0.5, 0.9], "clip_norm": 1.0}),
+        (LocalAdamW(proximal=0.1, drop_last=True), {"name": "adamw", "proximal": 0.1, "drop_last": True}),
+    ],
+)
+def test_local_training_comes_back_from_toml_and_is_sgd_without_a_name(training: Any, table: dict[str, Any]) -> None:
+    experiment = Experiment(**{**GIVEN, "training": training})
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+    assert Experiment.from_dict({**GOOD, "training": table}).training == training
+    assert experiment.to_dict()["training"]["name"] == table.get("name", "sgd")
+    assert list(experiment.to_dict()["training"])[:2] == ["name", "lr"]
+
+
+def test_a_rule_takes_the_learning_rate_of_any_local_training() -> None:
+    assert Experiment(**{**GIVEN, "training": LocalAdam(), "aggregator": QFedAvg()}).aggregator.lr == 0.001
+
+
 def test_an_experiment_in_python_is_checked_like_one_in_toml() -> None:
     with pytest.raises(ValueError, match="rounds"):
         Experiment(rounds=0, partition=IID(num_clients=3), sampling=Everyone(), aggregator=FedAvg())
@@ -188,7 +220,15 @@ MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
         "`__call__` takes round, sizes and seed, got 'everyone'.",
     ),
     (Experiment, {**GIVEN, "sampling": FedAvg()}, "`sampling` must be an object of Uniform, BySize, Everyone, "),
-    (Experiment, {**GIVEN, "training": {"lr": 1}}, "`training` must be an instance of LocalSGD, got {'lr': 1}."),
+    *(
+        (
+            Experiment,
+            {**GIVEN, "training": wrong},
+            "`training` must be an object of LocalSGD, LocalAdam, LocalAdamW, or of a frozen dataclass that inherits "
+            f"from fedfv.training.LocalTraining and has a method `step`, got {wrong!r}.",
+        )
+        for wrong in ({"lr": 1}, LocalSGD, LocalTraining(), FedAvg())
+    ),
     (Experiment, {**GIVEN, "model": "mlp"}, "`model` must be an instance of Model, got 'mlp'."),
     (Model, {"nmae": "mlp"}, "unknown field of Model 'nmae'; did you mean 'name'? known: name, options."),
     (

@@ -172,6 +172,8 @@ def test_a_last_batch_of_one_example_is_refused_where_the_model_cannot_take_it(t
         run(small(data, model=mine("normalised")), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     run(small(data, model=mine("normalised"), training={"batch_size": 11}, rounds=1), tmp_path / "run")
+    dropped = small(data, model=mine("normalised"), training={"batch_size": 10, "drop_last": True}, rounds=1)
+    run(dropped, tmp_path / "dropped")
     run(small(data, rounds=1), tmp_path / "other")  # an mlp takes any batch
 
 

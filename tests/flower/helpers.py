@@ -15,7 +15,7 @@ from torch import Tensor
 from fedfv.data import Federation, Index
 from fedfv.flower import fair_client
 from fedfv.models import build_model
-from fedfv.training import LocalSGD
+from fedfv.training import LocalTraining
 
 SIZES = [7, 12, 5, 9]
 
@@ -99,7 +99,7 @@ def make_model(dtype: torch.dtype = torch.double) -> torch.nn.Module:
     return build_model("mlp", (6,), 3, seed=0, hidden=[5]).to(dtype)
 
 
-def make_app(federation: Federation, local: LocalSGD, seed: int = 0, **options: Any) -> ClientApp:
+def make_app(federation: Federation, local: LocalTraining, seed: int = 0, **options: Any) -> ClientApp:
     def data(context: Context) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         client = int(context.node_config["partition-id"])
         return federation.examples("train", client), federation.examples("test", client)

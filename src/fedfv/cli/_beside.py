@@ -24,6 +24,7 @@ def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
         ("model", "name", lambda name: _module(name, folders)),
         ("partition", "path", lambda path: _file(path, folders)),
         ("partition", "kind", lambda name: _module(name, folders)),
+        ("training", "name", lambda name: _module(name, folders)),
         ("sampling", "kind", lambda name: _module(name, folders)),
         ("aggregator", "name", lambda name: _module(name, folders)),
         ("seeding", "", lambda name: _module(name, folders)),  # a string, not a table

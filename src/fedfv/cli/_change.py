@@ -13,20 +13,23 @@ from fedfv.importing import lookup
 from fedfv.models import MODELS
 from fedfv.sampling import SAMPLINGS
 from fedfv.tasks import TASKS
+from fedfv.training import TRAININGS
 
 # A key that decides which keys a table has, this table, and the classes or functions whose parameters are its keys.
 _DECIDING: list[tuple[str, str, dict[str, Any]]] = [
     ("aggregator.name", "aggregator", AGGREGATORS),
     ("partition.kind", "partition", PARTITIONS),
     ("sampling.kind", "sampling", SAMPLINGS),
+    ("training.name", "training", TRAININGS),
     ("model.name", "model.options", MODELS),
     ("task.name", "task", TASKS),
 ]
+_DEFAULTS = {"training.name": "sgd"}
 
 
 def deciding(tables: dict[str, Any]) -> dict[str, Any]:
-    """The names of rule, partition, sampling, model and task of an experiment, by key; None for a missing key."""
-    return {decides: _at(tables, decides) for decides, _, _ in _DECIDING}
+    """The names of rule, partition, sampling, local training, model and task, by key; None for a missing key."""
+    return {decides: _at(tables, decides, _DEFAULTS.get(decides)) for decides, _, _ in _DECIDING}
 
 
 def set_keys(tables: dict[str, Any], changes: Sequence[str]) -> list[str]:
@@ -35,9 +38,10 @@ def set_keys(tables: dict[str, Any], changes: Sequence[str]) -> list[str]:
 
 
 def drop_keys(tables: dict[str, Any], before: dict[str, Any], changed: Sequence[str]) -> list[str]:
-    """Drops the keys of the file that a new rule, partition, sampling or model does not have.
+    """Drops the keys of the file that a new rule, partition, sampling, local training or model does not have.
 
-    Returns a note for each table that lost keys, and for keys that two rules share, whose meaning may differ.
+    Returns a note for each table that lost keys, and for keys that two rules, or two kinds of local training, share:
+    their meaning may differ, and a good learning rate of SGD is a bad one of Adam.
 
     Args:
         tables: the tables after the changes.
@@ -46,7 +50,7 @@ def drop_keys(tables: dict[str, Any], before: dict[str, Any], changed: Sequence[
     """
     notes = []
     for decides, where, kinds in _DECIDING:
-        kind, table = _at(tables, decides), _at(tables, where)
+        kind, table = _at(tables, decides, _DEFAULTS.get(decides)), _at(tables, where)
         if kind == before[decides] or before[decides] is None or not isinstance(table, dict):
             continue
         try:
@@ -60,7 +64,7 @@ def drop_keys(tables: dict[str, Any], before: dict[str, Any], changed: Sequence[
         name = str(kind).rpartition("/")[2]
         if dropped:
             notes.append(f"dropped {', '.join(f'{where}.{key}' for key in dropped)}, which {name} does not have")
-        if kept and kinds is AGGREGATORS:
+        if kept and where in ("aggregator", "training"):
             notes.append(f"kept {', '.join(f'{where}.{key} = {table[key]}' for key in kept)}, which {name} also has")
     return notes
 
@@ -82,12 +86,12 @@ def _set_key(tables: dict[str, Any], change: str) -> str:
     return key.strip()
 
 
-def _at(tables: dict[str, Any], path: str) -> Any:
-    """The value of a dotted key; None if it is missing."""
+def _at(tables: dict[str, Any], path: str, default: Any = None) -> Any:
+    """The value of a dotted key; the default if it is missing."""
     value: Any = tables
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
-    return value
+    return default if value is None else value
 
 
 def _is_changed(key: str, changed: Sequence[str]) -> bool:

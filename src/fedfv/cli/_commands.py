@@ -115,6 +115,7 @@ def list_command(
             "samplings",
             "sweeps",
             "tasks",
+            "trainings",
         ],
         typer.Argument(),
     ],

@@ -18,7 +18,14 @@ from fedfv.metrics import METRICS
 from fedfv.models import MODELS
 from fedfv.reports import class_counts
 from fedfv.tasks import TASKS
+from fedfv.training import TRAININGS
 
+_KINDS: dict[str, dict[str, Any]] = {
+    "partitions": PARTITIONS,
+    "samplings": SAMPLINGS,
+    "tasks": TASKS,
+    "trainings": TRAININGS,
+}
 _CLIENTS = 30  # upper bound on the rows of a table of clients
 _CLASSES = 10  # upper bound on its columns, which must fit into 80 characters
 
@@ -28,9 +35,8 @@ def listed(what: str) -> dict[str, str]:
     match what:
         case "aggregators":
             return {name: _with_keys(cls, learning_rate_field(cls)) for name, cls in AGGREGATORS.items()}
-        case "partitions" | "samplings" | "tasks":
-            kinds: dict[str, Any] = {"partitions": PARTITIONS, "samplings": SAMPLINGS, "tasks": TASKS}[what]
-            return {name: _with_keys(cls) for name, cls in kinds.items()}
+        case "partitions" | "samplings" | "tasks" | "trainings":
+            return {name: _with_keys(cls) for name, cls in _KINDS[what].items()}
         case "models":
             return {name: _with_keys(make) for name, make in MODELS.items()}
         case "datasets":

@@ -17,7 +17,7 @@ from fedfv.errors import ConfigError
 from fedfv.experiments._errors import blaming, calling, naming
 from fedfv.experiments._seeding import model_seed, split
 from fedfv.experiments._spec import Data, Experiment
-from fedfv.experiments._trial import check_batches, check_fit, check_measures, takes_stacks
+from fedfv.experiments._trial import check_batches, check_fit, check_measures, check_own_training, takes_stacks
 from fedfv.models import build_model
 from fedfv.tasks import fitted, targets_of
 from fedfv.training import BatchedClients, LoopClients
@@ -66,6 +66,7 @@ def build_module(experiment: Experiment, federation: Federation) -> nn.Module:
     check_fit(experiment, federation, model)
     check_measures(experiment, federation, model)
     check_batches(experiment, federation, model)
+    check_own_training(experiment, federation, model)
     return model
 
 

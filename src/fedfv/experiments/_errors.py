@@ -22,13 +22,15 @@ T = TypeVar("T")
 def naming(where: str, kind: type) -> Iterator[None]:
     """Turns a ValueError into a `ConfigError` that names the fields of the dataclass as the TOML file does.
 
-    The sentence "`count` of Uniform must be ..." becomes "`sampling.count` must be ...".
+    The sentence "`count` of Uniform must be ..." becomes "`sampling.count` must be ...". The classes of local training
+    share their settings, whose errors name no class: "`lr` of local training must be ...".
     """
     try:
         yield
     except ValueError as error:
         keys = "|".join(field.name for field in dataclasses.fields(kind)) or "(?!)"  # "(?!)" matches nothing
-        raise ConfigError(re.sub(f"`({keys})`( of {kind.__name__})?", rf"`{where}.\1`", str(error))) from error
+        owner = f" of (?:{kind.__name__}|local training)"
+        raise ConfigError(re.sub(f"`({keys})`({owner})?", rf"`{where}.\1`", str(error))) from error
 
 
 @contextmanager

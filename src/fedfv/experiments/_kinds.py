@@ -9,9 +9,12 @@ from fedfv.errors import ConfigError
 from fedfv.experiments._errors import adapter_of, build, calling
 from fedfv.importing import lookup, name_of
 from fedfv.tasks import TASKS, Score
+from fedfv.training import TRAININGS, LocalTraining
 
 
-def build_kind(known: Mapping[str, type[Any]], table: Any, where: str, mark: str = "kind") -> Any:
+def build_kind(
+    known: Mapping[str, type[Any]], table: Any, where: str, mark: str = "kind", default: str | None = None
+) -> Any:
     """An object of the class that the key `kind` of the table names.
 
     Args:
@@ -19,6 +22,7 @@ def build_kind(known: Mapping[str, type[Any]], table: Any, where: str, mark: str
         table: the key `kind` and the fields of the object.
         where: the name of the table.
         mark: the key that names the class.
+        default: the value of that key if it is missing; None if the key is required.
 
     >>> from fedfv.data import PARTITIONS
     >>> build_kind(PARTITIONS, {"kind": "iid", "num_clients": 3}, "partition")
@@ -26,9 +30,9 @@ def build_kind(known: Mapping[str, type[Any]], table: Any, where: str, mark: str
     """
     if not isinstance(table, dict):
         raise ConfigError(f"`{where}` must be a table, got {table!r}.")
-    if mark not in table:
+    if mark not in table and default is None:
         raise ConfigError(f"`{where}.{mark}` is missing; known: {', '.join(known)}.")
-    name = str(table[mark])
+    name = str(table.get(mark, default))
     kind = lookup(name, known, f"{where} {mark}")
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         raise ConfigError(f"{where} {mark} {name!r} must be a dataclass, whose fields are the keys of [{where}].")
@@ -59,6 +63,16 @@ def check_task(task: Any) -> None:
         raise ConfigError(
             f"`task` must be an object of {classes}, or of a frozen dataclass with the methods `losses` and `scores` "
             f"and the attribute `scored_by`, a fedfv.tasks.Score, got {task!r}."
+        )
+
+
+def check_training(training: Any) -> None:
+    """Refuses local training that does not inherit from `LocalTraining`, or has no `step`."""
+    if not isinstance(training, LocalTraining) or type(training).step is LocalTraining.step:
+        classes = ", ".join(kind.__name__ for kind in TRAININGS.values())
+        raise ConfigError(
+            f"`training` must be an object of {classes}, or of a frozen dataclass that inherits from "
+            f"fedfv.training.LocalTraining and has a method `step`, got {training!r}."
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import tomli_w
-from pydantic import ConfigDict, Field, GetPydanticSchema, InstanceOf
+from pydantic import ConfigDict, Field, GetPydanticSchema
 from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
@@ -16,11 +16,11 @@ from fedfv.core import with_learning_rate
 from fedfv.data import PARTITIONS, Partition
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
-from fedfv.experiments._kinds import build_kind, check_kind, check_task, table_of
+from fedfv.experiments._kinds import build_kind, check_kind, check_task, check_training, table_of
 from fedfv.experiments._seeding import known_name, seeding_of
 from fedfv.sampling import SAMPLINGS, Sampler
 from fedfv.tasks import TASKS, Classification, Task
-from fedfv.training import LocalSGD
+from fedfv.training import TRAININGS, LocalSGD, LocalTraining
 
 T = TypeVar("T")
 
@@ -75,6 +75,7 @@ class Experiment:
             `package.module:object`, a class with the methods of `Seeding`.
         task: the loss and the score of each example.
         partition: which client holds which examples; None if the data are a Federation, which already decides this.
+        training: how each client trains the model that it receives.
         sampling: which clients reply in a round.
 
     >>> from fedfv.data import OneClassEach
@@ -99,7 +100,7 @@ class Experiment:
     data: Data = field(default_factory=Data)
     partition: Annotated[Partition | None, AsItIs] = None
     model: Model = field(default_factory=Model)
-    training: InstanceOf[LocalSGD] = field(default_factory=LocalSGD)
+    training: Annotated[LocalTraining, AsItIs] = field(default_factory=LocalSGD)
     sampling: Annotated[Sampler, AsItIs]
     aggregator: Any
 
@@ -109,6 +110,7 @@ class Experiment:
             raise ConfigError(
                 f"`aggregator` must be a rule, an object of a dataclass with `init` and `__call__`, got {rule!r}."
             )
+        check_training(self.training)
         object.__setattr__(self, "aggregator", with_learning_rate(rule, self.training.lr))
         object.__setattr__(self, "seeding", known_name(self.seeding))
         seeding_of(self.seeding)
@@ -132,7 +134,7 @@ class Experiment:
             "data": lambda part: build(Data, part, "data"),
             "partition": lambda part: build_kind(PARTITIONS, part, "partition"),
             "model": lambda part: build(Model, part, "model"),
-            "training": lambda part: build(LocalSGD, part, "training"),
+            "training": lambda part: build_kind(TRAININGS, part, "training", "name", default="sgd"),
             "sampling": lambda part: build_kind(SAMPLINGS, part, "sampling"),
             "aggregator": lambda part: build_kind(AGGREGATORS, part, "aggregator", "name"),
         }
@@ -153,6 +155,7 @@ class Experiment:
         tables["task"] = table_of(self.task, TASKS, "task", "name")
         if self.partition is not None:
             tables["partition"] = table_of(self.partition, PARTITIONS, "partition")
+        tables["training"] = table_of(self.training, TRAININGS, "training", "name")
         tables["sampling"] = table_of(self.sampling, SAMPLINGS, "sampling")
         tables["aggregator"] = table_of(self.aggregator, AGGREGATORS, "aggregator", "name")
         plain: dict[str, Any] = _without_none(tables)

@@ -1,10 +1,12 @@
 """Tries the model on a few examples before the run, so that a model that cannot be trained gets a clear error."""
 
 import copy
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from functools import cache
 from logging import getLogger
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +14,12 @@ from torch import Tensor, nn
 from fedfv.core import Measure, needs
 from fedfv.data import Federation, Index
 from fedfv.errors import ConfigError
+from fedfv.experiments._errors import calling
 from fedfv.experiments._spec import Experiment
 from fedfv.importing import told
 from fedfv.models import flatten, flatten_buffers
 from fedfv.tasks import misfit
-from fedfv.training import BatchedClients, LocalSGD, LoopClients, can_be_batched
+from fedfv.training import TRAININGS, BatchedClients, LocalSGD, LocalTraining, LoopClients, can_be_batched
 
 _NAMED = 5  # upper bound on the clients that a sentence names
 
@@ -35,7 +38,7 @@ def check_fit(experiment: Experiment, federation: Federation, model: nn.Module) 
 
 def check_measures(experiment: Experiment, federation: Federation, model: nn.Module) -> None:
     """Refuses a rule that needs values which clients cannot measure for this task."""
-    error = _attempt(LoopClients, experiment, federation, model, [2], needs(experiment.aggregator))
+    error = _attempt(LoopClients, experiment, federation, model, [2], measures=needs(experiment.aggregator))
     if error is not None:
         raise ConfigError(
             f"`aggregator`: {type(experiment.aggregator).__name__} needs values that cannot be measured for the task "
@@ -45,8 +48,9 @@ def check_measures(experiment: Experiment, federation: Federation, model: nn.Mod
 
 def check_batches(experiment: Experiment, federation: Federation, model: nn.Module) -> None:
     """Refuses batches of one example for a model that cannot be trained on them, such as a model with BatchNorm."""
-    sizes, width = federation.train.sizes.tolist(), experiment.training.batch_size
-    short = [client for client, size in enumerate(sizes) if _ends_with_one(size, width)]
+    sizes, training = federation.train.sizes.tolist(), experiment.training
+    width, drop_last = training.batch_size, training.drop_last
+    short = [client for client, size in enumerate(sizes) if _ends_with_one(size, width, drop_last)]
     if not short or (error := _attempt(LoopClients, experiment, federation, model, [1])) is None:
         return
     single = [client for client in short if sizes[client] == 1]
@@ -54,12 +58,21 @@ def check_batches(experiment: Experiment, federation: Federation, model: nn.Modu
         advice = f"{_named(federation, single)} a single training example; give each client at least two"
     else:
         candidates = itertools.count(max(2, width))
-        better = next(new for new in candidates if not any(_ends_with_one(size, new) for size in sizes))
+        better = next(new for new in candidates if not any(_ends_with_one(size, new, drop_last) for size in sizes))
         advice = f"with `training.batch_size` = {width} {_named(federation, short)} such a batch; "
         advice += f"choose another `training.batch_size`, such as {better}"
     raise ConfigError(
         f"model {experiment.model.name!r} cannot be trained on a batch of one example ({told(error)}), but {advice}."
     )
+
+
+def check_own_training(experiment: Experiment, federation: Federation, model: nn.Module) -> None:
+    """Refuses local training of a user's own that fails on a few examples."""
+    if _is_own(experiment.training):
+        error = _attempt(LoopClients, experiment, federation, model, [2], training=experiment.training)
+        with calling("training", type(experiment.training)):
+            if error is not None:
+                raise error
 
 
 def takes_stacks(experiment: Experiment, federation: Federation, model: nn.Module) -> bool:
@@ -68,19 +81,16 @@ def takes_stacks(experiment: Experiment, federation: Federation, model: nn.Modul
         return False
     error = _attempt(BatchedClients, experiment, federation, model, [2, 2])  # a stack, unless there are convolutions
     error = error or _attempt(BatchedClients, experiment, federation, model, [2])
+    subject, problem = f"model {experiment.model.name!r}", "cannot be trained in stacks of clients"
+    if error is None and _is_own(experiment.training):
+        error = _attempt(BatchedClients, experiment, federation, model, [2, 2], training=experiment.training)
+        subject, problem = f"local training {type(experiment.training).__name__}", "cannot train stacks of clients"
     if error is None:
         return True
-    name = experiment.model.name
     why = told(error) if can_be_batched(model) else "it has buffers or dropout"
     if experiment.engine == "batched":
-        raise ConfigError(
-            f"`engine` must be 'auto' or 'loop' for model {name!r}, "
-            f"which cannot be trained in stacks of clients ({why})."
-        )
-    _warn_once(
-        f"model {name!r} cannot be trained in stacks of clients ({why}), "
-        "so its clients are trained one after another, which is slower."
-    )
+        raise ConfigError(f"`engine` must be 'auto' or 'loop' for {subject}, which {problem} ({why}).")
+    _warn_once(f"{subject} {problem} ({why}), so its clients are trained one after another, which is slower.")
     return False
 
 
@@ -115,21 +125,26 @@ def _attempt(
     model: nn.Module,
     sizes: list[int],
     measures: Mapping[str, Measure | None] | None = None,
+    training: LocalTraining | None = None,
 ) -> Exception | None:
-    """The exception of one step of clients of these sizes, with a copy of the model; None if there is none."""
+    """The exception of clients of these sizes in a small step of SGD, with a copy of the model; None if there is none.
+
+    With local training of a user's own, there are two small steps of that training.
+    """
     try:
         with torch.random.fork_rng(devices=[]):
-            clients = kind(
-                _few(federation, sizes),
-                copy.deepcopy(model),
-                LocalSGD(lr=1e-6),
-                experiment.task,
-                measures=measures or {},
-            )
+            small: dict[str, Any] = {"lr": 1e-6, "epochs": 2, "batch_size": None}
+            local = LocalSGD(lr=1e-6) if training is None else dataclasses.replace(training, **small)
+            few, own = _few(federation, sizes), copy.deepcopy(model)
+            clients = kind(few, own, local, experiment.task, measures=measures or {})
             clients(0, torch.arange(len(sizes)), flatten(model), flatten_buffers(model))
     except Exception as error:
         return error
     return None
+
+
+def _is_own(training: LocalTraining) -> bool:
+    return type(training) not in TRAININGS.values()
 
 
 def _few(federation: Federation, sizes: list[int]) -> Federation:
@@ -140,9 +155,9 @@ def _few(federation: Federation, sizes: list[int]) -> Federation:
     return Federation(federation.inputs[rows], federation.targets[rows], index, index, index, federation.num_classes)
 
 
-def _ends_with_one(size: int, width: int | None) -> bool:
+def _ends_with_one(size: int, width: int | None, drop_last: bool) -> bool:
     """Whether a client of this size has a batch of a single example."""
-    return size == 1 or width == 1 or (width is not None and size % width == 1)
+    return size == 1 or width == 1 or (width is not None and size % width == 1 and not drop_last)
 
 
 def _named(federation: Federation, clients: list[int]) -> str:

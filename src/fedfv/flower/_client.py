@@ -25,7 +25,7 @@ from fedfv.flower._contract import (
 )
 from fedfv.models import flatten, flatten_buffers, load
 from fedfv.tasks import Classification, Task
-from fedfv.training import BatchedClients, LocalSGD, LoopClients, can_be_batched, evaluate
+from fedfv.training import BatchedClients, LocalTraining, LoopClients, can_be_batched, evaluate
 
 Examples = tuple[Tensor, Tensor]  # inputs and targets
 
@@ -33,7 +33,7 @@ Examples = tuple[Tensor, Tensor]  # inputs and targets
 def fair_client(
     model: Callable[[], nn.Module],
     data: Callable[[Context], tuple[Examples, Examples]],
-    local: LocalSGD,
+    local: LocalTraining,
     *,
     task: Task | None = None,
     seed: int = 0,

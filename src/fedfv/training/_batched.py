@@ -2,16 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.func import vmap
 
 from fedfv.core import NO_BUFFERS, Buffers, Measure, Replies
 from fedfv.data import Federation
 from fedfv.models import unflatten
 from fedfv.tasks import Classification, Task
-from fedfv.training._local import LocalSGD
+from fedfv.training._kinds import TRAININGS
+from fedfv.training._local import LocalTraining, Named, checked_step
 from fedfv.training._measures import Measures
 from fedfv.training._work import One, OneLinear, Stack, Work, is_thin
 
@@ -42,7 +46,7 @@ class BatchedClients:
 
     federation: Federation
     model: nn.Module
-    local: LocalSGD
+    local: LocalTraining
     task: Task = field(default_factory=Classification)
     seed: int = 0
     measures: Mapping[str, Measure | None] = field(default_factory=dict)
@@ -99,30 +103,53 @@ class BatchedClients:
 
     def _train(self, work: Work, round: int, params: Float[Tensor, " d"], update: Float[Tensor, "*g d"]) -> Tensor:
         """Writes the global minus the trained parameters into `update`; returns the reports before and after."""
-        lr, momentum, weight_decay = self.local.lr_at(round), self.local.momentum, self.local.weight_decay
+        lr = self.local.lr_at(round)
         values = Measures(self.measures).values(after=False)
         before = None if work.sees_all_at_once else work.look(params, values)
-        parts = unflatten(update, self.model)
-        velocity = unflatten(torch.zeros_like(update), self.model) if momentum else None
+        parts, received = unflatten(update, self.model), unflatten(params, self.model)
+        state = self.local.start(received)
         for step in range(work.steps):
             at = params - update if step else params
             grads, report = work.gradient(at, step, values if before is None else ())
             before = report if before is None else before
             active = work.active(step)
-            for name, grad in grads.items():
-                if weight_decay:
-                    grad = grad + weight_decay * unflatten(at, self.model)[name]
-                if velocity is not None:
-                    grad = velocity[name].mul_(momentum).add_(grad)
+            here = unflatten(at, self.model) if step else received
+            grads = self._regularised(grads, here, received, stacked=update.ndim > 1)
+            direction, state = self._step(grads, here, state, stacked=update.ndim > 1, first=step == 0)
+            for name, part in parts.items():
                 if step == 0:
-                    torch.mul(grad, lr, out=parts[name])
+                    torch.mul(direction[name], lr, out=part)
                 else:
-                    parts[name].add_(grad if active is None else _masked(grad, active), alpha=lr)
+                    part.add_(direction[name] if active is None else _masked(direction[name], active), alpha=lr)
         assert before is not None  # there is at least one step, since every client has examples
         if after := Measures(self.measures).values(after=True):
             return torch.cat([before, work.look(params - update, after)[1:]])
         return before
 
+    def _regularised(self, grads: Named, at: Named, received: Named, *, stacked: bool) -> Named:
+        """The gradients with the proximal term, clipped for each client."""
+        if mu := self.local.proximal:
+            grads = {name: grad + mu * (at[name] - received[name]) for name, grad in grads.items()}
+        if self.local.clip_norm is None:
+            return grads
+        norms = [torch.linalg.vector_norm(grad.flatten(int(stacked)), dim=-1) for grad in grads.values()]
+        factors = (self.local.clip_norm / (torch.linalg.vector_norm(torch.stack(norms), dim=0) + 1e-6)).clamp(max=1)
+        return {name: grad * _over(factors, grad) for name, grad in grads.items()}
 
-def _masked(grad: Float[Tensor, "g ..."], active: Bool[Tensor, " g"]) -> Float[Tensor, "g ..."]:
-    return grad * active.view(-1, *[1] * (grad.ndim - 1))
+    def _step(self, grads: Named, at: Named, state: Any, *, stacked: bool, first: bool) -> tuple[Named, Any]:
+        """The direction and the new state of each client."""
+        if type(self.local) in TRAININGS.values():  # elementwise, so tensors of one client and stacks can be mixed
+            return self.local.step(grads, at, state)
+        step = partial(checked_step, self.local)
+        shared = None if first else 0
+        return (vmap(step, in_dims=(0, shared, shared)) if stacked else step)(grads, at, state)
+
+
+def _masked(direction: Float[Tensor, "g ..."], active: Bool[Tensor, " g"]) -> Float[Tensor, "g ..."]:
+    """The direction, and zero for a client that has finished, even if its direction is not finite."""
+    return torch.where(_over(active, direction), direction, 0)
+
+
+def _over(values: Tensor, tensor: Tensor) -> Tensor:
+    """The values, one for each client, in a shape that can be combined with the tensor."""
+    return values.view(*values.shape, *[1] * (tensor.ndim - values.ndim))

@@ -1,6 +1,8 @@
-"""Local training of a client."""
+"""Local training of a client: the settings that every kind of it has, and what a kind of one's own defines."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -8,45 +10,99 @@ from torch import Tensor
 
 from fedfv.seeding import rng
 
+Named = dict[str, Tensor]
+"""The trainable parameters of a model, or a tensor of the same shape for each, by name."""
+
 
 @dataclass(frozen=True)
-class LocalSGD:
-    """Stochastic gradient descent on a client's own data.
-
-    Args:
-        batch_size: None for all examples at once.
-        lr_decay: the factor by which the learning rate is multiplied every `lr_decay_every` rounds.
-
-    >>> LocalSGD(lr=0.1, lr_decay=0.5, lr_decay_every=10).lr_at(25)
-    0.025
-    """
+class Batches:
+    """The learning rate, and the examples of each step."""
 
     lr: float = 0.1
     epochs: int = 1
     batch_size: int | None = None
-    momentum: float = 0.0
+
+
+@dataclass(frozen=True)
+class LocalTraining(Batches):
+    """Settings of all local training. A kind of local training inherits them and defines `step`, and often `start`.
+
+    Both methods are pure functions for one client. For a stack of clients, `step` runs under `torch.func.vmap`. The
+    gradients are those of the loss with the proximal term, and are clipped before `step`, which alone applies the
+    weight decay.
+
+    Args:
+        batch_size: None for all examples at once.
+        lr_decay: the factor by which the learning rate is multiplied every `lr_decay_every` rounds.
+        drop_last: whether an epoch goes without its last batch if that is smaller than the others.
+        clip_norm: upper bound on the norm of a client's gradient over all parameters; a longer one is scaled down.
+        proximal: the factor mu of FedProx (Li et al., MLSys 2020), which adds mu/2 ||w - w_received||^2 to the loss.
+        warmup_rounds: rounds in which the learning rate rises linearly, from `lr / warmup_rounds` to `lr`.
+        cosine_rounds: rounds after the warm-up in which the learning rate falls along half a cosine. It would be zero
+            one round later; all further rounds have the last positive value.
+
+    >>> @dataclass(frozen=True)
+    ... class SignDescent(LocalTraining):
+    ...     def step(self, grads, params, state):
+    ...         return {name: grad.sign() for name, grad in grads.items()}, state
+    >>> SignDescent(lr=0.5).step({"bias": torch.tensor([-3.0, 0.1])}, {}, ())
+    ({'bias': tensor([-1.,  1.])}, ())
+    >>> [round(SignDescent(lr=1.0, warmup_rounds=2, cosine_rounds=4).lr_at(done), 3) for done in range(8)]
+    [0.5, 1.0, 1.0, 0.854, 0.5, 0.146, 0.146, 0.146]
+    """
+
     weight_decay: float = 0.0
     lr_decay: float = 1.0
     lr_decay_every: int = 1
+    drop_last: bool = False
+    clip_norm: float | None = None
+    proximal: float = 0.0
+    warmup_rounds: int = 0
+    cosine_rounds: int | None = None
 
     def __post_init__(self) -> None:
-        for name, low, high, rule in [
-            ("lr", 0, float("inf"), "positive"),
-            ("momentum", -1e-300, 1, "in [0, 1)"),
-            ("weight_decay", -1e-300, float("inf"), "a number from 0"),
-            ("lr_decay", 0, float("inf"), "positive"),
-        ]:
+        for name in ("lr", "lr_decay"):
+            check(self, name, positive(getattr(self, name)), "positive")
+        check(self, "clip_norm", self.clip_norm is None or positive(self.clip_norm), "positive")
+        for name in ("weight_decay", "proximal"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not low < value < high:
-                raise ValueError(f"`{name}` of local training must be {rule}, got {value!r}.")
-        for name in ("epochs", "batch_size", "lr_decay_every"):
-            value, optional = getattr(self, name), name == "batch_size"
-            if not (value is None and optional) and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"`{name}` of local training must be a whole number from 1, got {value!r}.")
+            check(self, name, value == 0 or positive(value), "a number from 0")
+        for name, low in (
+            *(("epochs", 1), ("batch_size", 1), ("lr_decay_every", 1)),
+            *(("warmup_rounds", 0), ("cosine_rounds", 1)),
+        ):
+            value, optional = getattr(self, name), name in ("batch_size", "cosine_rounds")
+            good = (value is None and optional) or (isinstance(value, int) and value >= low)
+            check(self, name, good, f"a whole number from {low}")
+        check(self, "drop_last", isinstance(self.drop_last, bool), "true or false")
+
+    def start(self, params: Named) -> Any:
+        """The state before the first step: tensors, in tuples or dictionaries.
+
+        Args:
+            params: the parameters that the client received.
+        """
+        return ()
+
+    def step(self, grads: Named, params: Named, state: Any) -> tuple[Named, Any]:
+        """The direction by parameter name, and the new state; the client subtracts `lr_at(round)` times the direction.
+
+        Args:
+            grads: the gradients, with the proximal term and clipped.
+            params: the parameters at which they were computed.
+            state: the state that `start` or the previous step returned.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must have a method `step`.")
 
     def lr_at(self, round: int) -> float:
         """The learning rate of a round."""
-        return self.lr * self.lr_decay ** (round // self.lr_decay_every)
+        rate = self.lr * self.lr_decay ** (round // self.lr_decay_every)
+        if round < self.warmup_rounds:
+            return rate * (round + 1) / self.warmup_rounds
+        if self.cosine_rounds is None:
+            return rate
+        done = min(round - self.warmup_rounds, self.cosine_rounds - 1)
+        return rate * (1 + math.cos(math.pi * done / self.cosine_rounds)) / 2
 
     def is_full_batch(self, size: int) -> bool:
         """Whether a client with this many examples trains on all of them at once."""
@@ -62,4 +118,29 @@ class LocalSGD:
 
     def _parts(self, size: int) -> list[slice]:
         width = self.batch_size or size
-        return [slice(start, start + width) for start in range(0, size, width)]
+        end = size - size % width if self.drop_last else size
+        return [slice(start, start + width) for start in range(0, end, width)]
+
+
+def checked_step(training: LocalTraining, grads: Named, params: Named, state: Any) -> tuple[Named, Any]:
+    """A step of local training that a user may have written; refuses a direction that does not fit the parameters."""
+    direction, state = training.step(grads, params, state)
+    came, expected = ({name: tuple(part.shape) for name, part in named.items()} for named in (direction, grads))
+    if came != expected:
+        name = next(name for name in expected | came if came.get(name) != expected.get(name))
+        raise ValueError(
+            f"`step` of {type(training).__name__} must return a direction with the shapes of the gradients, "
+            f"{expected.get(name)} for {name!r}, got {came.get(name)}."
+        )
+    return direction, state
+
+
+def positive(value: Any) -> bool:
+    """Whether the value is a positive finite number."""
+    return isinstance(value, int | float) and 0 < value < math.inf
+
+
+def check(training: object, name: str, good: bool, rule: str) -> None:
+    """Refuses a field of local training that is not good."""
+    if not good:
+        raise ValueError(f"`{name}` of local training must be {rule}, got {getattr(training, name)!r}.")

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -13,13 +14,14 @@ from fedfv.data import Federation
 from fedfv.models import flatten, flatten_buffers, load
 from fedfv.seeding import rng
 from fedfv.tasks import Classification, Task
-from fedfv.training._local import LocalSGD
+from fedfv.training._kinds import LocalAdam, LocalAdamW, LocalSGD
+from fedfv.training._local import LocalTraining, checked_step
 from fedfv.training._measures import Measures, Value
 
 
 @dataclass(frozen=True, eq=False)
 class LoopClients:
-    """The reference: each client copies the model, measures its loss, trains with `torch.optim.SGD`, and replies.
+    """The reference: each client copies the model, measures its loss, trains with `torch.optim`, and replies.
 
     It accepts any model, also one with buffers or dropout. `BatchedClients` is faster.
 
@@ -31,7 +33,7 @@ class LoopClients:
 
     federation: Federation
     model: nn.Module
-    local: LocalSGD
+    local: LocalTraining
     task: Task = field(default_factory=Classification)
     seed: int = 0
     measures: Mapping[str, Measure | None] = field(default_factory=dict)
@@ -77,17 +79,52 @@ class LoopClients:
 
     def _train(self, model: nn.Module, round: int, client: int) -> None:
         inputs, targets = self.federation.examples("train", client)
-        optimizer = torch.optim.SGD(
-            model.parameters(),
-            lr=self.local.lr_at(round),
-            momentum=self.local.momentum,
-            weight_decay=self.local.weight_decay,
-        )
+        trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        received = {name: parameter.detach().clone() for name, parameter in trained.items()}
+        optimizer = _optimizer(self.local, trained, self.local.lr_at(round))
         model.train()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng(self.seed, "model", round, client).integers(2**63)))
             for batch in self.local.batches(len(targets), self.seed, round, client):
-                optimizer.zero_grad()
+                model.zero_grad()
                 loss = self.task.losses(model(inputs[batch]), targets[batch]).mean()
+                if mu := self.local.proximal:
+                    distances = [(parameter - received[name]).square().sum() for name, parameter in trained.items()]
+                    loss = loss + mu / 2 * torch.stack(distances).sum()
                 torch.autograd.backward(loss)
+                if self.local.clip_norm is not None:
+                    nn.utils.clip_grad_norm_(trained.values(), self.local.clip_norm)
                 optimizer.step()
+
+
+class _Own:
+    """An optimiser that follows the `start` and `step` of local training."""
+
+    def __init__(self, local: LocalTraining, params: dict[str, nn.Parameter], lr: float) -> None:
+        self.local, self.params, self.lr = local, params, lr
+        self.state = local.start(self._values())
+
+    @torch.no_grad()
+    def step(self) -> None:
+        grads = {name: _gradient(parameter) for name, parameter in self.params.items()}
+        direction, self.state = checked_step(self.local, grads, self._values(), self.state)
+        for name, parameter in self.params.items():
+            parameter.sub_(direction[name], alpha=self.lr)
+
+    def _values(self) -> dict[str, Tensor]:
+        """Copies, since a state may keep them."""
+        return {name: parameter.detach().clone() for name, parameter in self.params.items()}
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+def _optimizer(local: LocalTraining, params: dict[str, nn.Parameter], lr: float) -> torch.optim.Optimizer | _Own:
+    common: dict[str, Any] = {"params": params.values(), "lr": lr, "weight_decay": local.weight_decay}
+    if type(local) is LocalSGD:  # not a subclass of a user, which may have another step
+        return torch.optim.SGD(momentum=local.momentum, **common)
+    if isinstance(local, LocalAdam) and type(local) in (LocalAdam, LocalAdamW):
+        kind = torch.optim.AdamW if type(local) is LocalAdamW else torch.optim.Adam
+        return kind(betas=local.betas, eps=local.eps, **common)
+    return _Own(local, params, lr)

@@ -98,9 +98,8 @@ class OneLinear(One):
         loss, report = self._means(outputs, self.targets[batch], values)
         (slope,) = torch.autograd.grad(loss, outputs)
         weight, *bias = unflatten(at, self.model)
-        grads = {name: slope.sum(dim=0) for name in bias}
-        grads[weight] = linalg.thin_combinations(slope.mT.contiguous(), inputs)
-        return grads, report
+        grads = {weight: linalg.thin_combinations(slope.mT.contiguous(), inputs)}
+        return grads | {name: slope.sum(dim=0) for name in bias}, report
 
     def look(self, at: Float[Tensor, " d"], values: Sequence[Value]) -> Report:
         return self._means(self._outputs(at, self.inputs.flatten(1)), self.targets, values)[1]
