@@ -13,7 +13,7 @@ from pydantic_core import core_schema
 
 from fedfv.aggregators import AGGREGATORS
 from fedfv.core import with_learning_rate
-from fedfv.data import PARTITIONS, Partition
+from fedfv.data import DATASETS, PARTITIONS, Partition, TableOptions, is_table
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
 from fedfv.experiments._kinds import build_kind, check_kind, check_task, table_of
@@ -39,9 +39,10 @@ AsItIs = GetPydanticSchema(lambda source, handler: core_schema.any_schema())  # 
 
 @specification
 class Data:
-    """The dataset: a known name, a `.npz` file, or `package.module:object`, a function of the options.
+    """The dataset: a known name, a `.npz` file, a table, or `package.module:object`, a function of the options.
 
-    The function returns a Dataset, or a Federation if it also assigns the examples to clients.
+    The function returns a Dataset, or a Federation if it also assigns the examples to clients. The options of a table
+    are the keyword arguments of `fedfv.data.table`.
     """
 
     name: str = "fashion-tops"
@@ -74,7 +75,8 @@ class Experiment:
         seeding: how each client's split and the initial model are drawn from the seed: a known name, or
             `package.module:object`, a class with the methods of `Seeding`.
         task: the loss and the score of each example.
-        partition: which client holds which examples; None if the data are a Federation, which already decides this.
+        partition: which client holds which examples; None if the data are a Federation, which already decides this, or
+            a table with a column for the client.
         sampling: which clients reply in a round.
 
     >>> from fedfv.data import OneClassEach
@@ -129,7 +131,7 @@ class Experiment:
         table = _with_task(table)
         parts: dict[str, Callable[[Any], Any]] = {
             "task": lambda part: build_kind(TASKS, part, "task", "name"),
-            "data": lambda part: build(Data, part, "data"),
+            "data": lambda part: build(Data, _with_options(part), "data"),
             "partition": lambda part: build_kind(PARTITIONS, part, "partition"),
             "model": lambda part: build(Model, part, "model"),
             "training": lambda part: build(LocalSGD, part, "training"),
@@ -173,6 +175,23 @@ def _with_task(table: dict[str, Any]) -> dict[str, Any]:
     if table.get("task", task) != task:
         raise ConfigError("`model.loss` must be left out, since `task` decides the loss.")
     return {**table, "task": task, "model": rest}
+
+
+def _with_options(table: Any) -> Any:
+    """The table `data` with the keys that are options in `options`; they may also stand in the table itself."""
+    if not isinstance(table, dict) or not isinstance(options := table.get("options", {}), dict):
+        return table
+    own = [spec.name for spec in dataclasses.fields(Data)]
+    direct = {key: value for key, value in table.items() if key not in own}
+    name = str(table.get("name", Data.name))
+    if not direct or name in DATASETS or name.endswith(".npz"):
+        return table
+    for key in direct:
+        if is_table(name) and key not in TableOptions.names():
+            raise ConfigError.unknown("key in [data]", key, [*own, *TableOptions.names()])
+        if key in options:
+            raise ConfigError(f"`data.{key}` must be set once, but is also in `data.options`.")
+    return {**{key: value for key, value in table.items() if key in own}, "options": {**options, **direct}}
 
 
 def _without_none(value: Any) -> Any:
