@@ -17,7 +17,7 @@ with comes_with("tables"):
     from pyarrow import csv, parquet
 
 Values = Float[np.ndarray[Any, Any], " n"]
-Type = Literal["number", "text", "boolean", "time", "nothing", "other"]
+Type = Literal["number", "text", "boolean", "time", "bytes", "nothing", "other"]
 
 _MANY = 10_000  # columns with more distinct texts are read as text and encoded afterwards
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
@@ -69,6 +69,7 @@ class Sheet:
             "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
             "boolean": (pa.types.is_boolean,),
             "time": (pa.types.is_temporal,),
+            "bytes": (pa.types.is_binary, pa.types.is_large_binary),  # text of a CSV file that is not in UTF-8
             "nothing": (pa.types.is_null,),
         }
         return next((found for found, these in tests.items() if any(test(kind) for test in these)), "other")
@@ -128,7 +129,9 @@ def read_file(path: Path, as_text: Sequence[str] = ()) -> Sheet:
     try:
         if path.suffix == ".parquet":
             return Sheet(parquet.ParquetFile(path).read(), path.name)
-        return Sheet(_read_csv(path, as_text), path.name, first_row=2)
+        sheet = Sheet(_read_csv(path, as_text), path.name, first_row=2)
+        _ = sheet.names  # decodes the header
+        return sheet
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         kind = "parquet file" if path.suffix == ".parquet" else "CSV file in UTF-8 with equally many values in each row"
         text = " ".join(str(error).split()).removesuffix(".")

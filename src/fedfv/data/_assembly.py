@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 _MOST_CATEGORIES = 100  # a text column with more distinct values is probably an identifier
 _PLURALS = {"number": "numbers", "category": "categories", "array": "arrays"}
 _UNUSABLE = {
-    "nothing": "has no values: list it in `leave_out`",
-    "time": "has dates or times: make numbers of them, such as the month or the days since a date, or list it in "
-    "`leave_out`",
-    "other": "has neither numbers nor text: list it in `leave_out`",
+    "bytes": "has bytes that are not text in UTF-8: write the file in UTF-8, or list the column in `leave_out`",
+    "nothing": "has no values: list the column in `leave_out`",
+    "time": "has dates or times: make numbers of them, such as the month or the days since a date, or list the "
+    "column in `leave_out`",
+    "other": "has neither numbers nor text: list the column in `leave_out`",
 }
 
 
@@ -72,7 +73,7 @@ class Assembly:
     def _feature(self, name: str, values: Values) -> Feature:
         """Writes the raw values of a column, and describes it."""
         sheet, kind = self.sheet, self.sheet.type(name)
-        if kind in ("nothing", "other") or (kind == "time" and name not in self.options.categories):
+        if kind in _UNUSABLE and not (kind == "time" and name in self.options.categories):
             raise DataError(f"column {name!r} of {sheet.name} {_UNUSABLE[kind]}.")
         if kind == "number" and name not in self.options.categories:
             sheet.numbers(name, values)
@@ -84,7 +85,7 @@ class Assembly:
             if len(coded.names) > _MOST_CATEGORIES:
                 raise DataError(
                     f"column {name!r} of {sheet.name} has {len(coded.names)} different texts, so it is probably an "
-                    f"identifier: list it in `leave_out`, or in `categories` if each text is a category."
+                    f"identifier: list the column in `leave_out`, or in `categories` if each text is a category."
                 )
         values[:] = coded.codes
         return self._agreed(Feature(name, "category", coded.names))
@@ -102,7 +103,7 @@ class Assembly:
     def _targets(self) -> _Targets:
         sheet, name, wanted = self.sheet, self.options.target, self.options.targets
         kind = sheet.type(name)
-        if kind in ("nothing", "other", "time"):
+        if kind in _UNUSABLE:
             raise DataError(f"column {name!r} of {sheet.name}, the target, {_UNUSABLE[kind].partition(':')[0]}.")
         if kind == "text" or (kind == "boolean" and wanted != "numbers"):
             coded = sheet.coded(name)
@@ -130,7 +131,7 @@ class Assembly:
 
     def _client(self, name: str) -> "Coded":
         kind = self.sheet.type(name)
-        if kind in ("nothing", "other"):
+        if kind in _UNUSABLE and kind != "time":
             raise DataError(f"column {name!r} of {self.sheet.name}, the client, {_UNUSABLE[kind].partition(':')[0]}.")
         return self.sheet.coded(name)
 

@@ -84,10 +84,10 @@ def cut(partition: Index, fractions: Fractions = FRACTIONS) -> Parts:
     for name, part in (("training", train), ("test", test)):
         if len(empty := (part.sizes == 0).nonzero().flatten()):
             client, names = int(empty[0]), partition.names
-            remedy = "leave these clients out" if names else "take fewer clients, a larger `min_size`"
+            remedy = "leave these clients out, or take" if names else "take fewer clients, a larger `min_size` or"
             raise ValueError(
                 f"every client must have a row for {name}, but {len(empty)} of {len(sizes)} have none, the first being "
-                f"client {repr(names[client]) if names else client} with {int(sizes[client])} rows: {remedy} or "
+                f"client {repr(names[client]) if names else client} with {int(sizes[client])} rows: {remedy} "
                 f"other `fractions`."
             )
     return train, _between(partition, end_test, partition.offsets[1:]), test

@@ -178,19 +178,18 @@ def _with_task(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_options(table: Any) -> Any:
-    """The table `data` with the keys that are options in `options`; they may also stand in the table itself."""
+    """The table `data` with all options in `options`; in a file, they may also stand in the table itself."""
     if not isinstance(table, dict) or not isinstance(options := table.get("options", {}), dict):
         return table
     own = [spec.name for spec in dataclasses.fields(Data)]
-    direct = {key: value for key, value in table.items() if key not in own}
-    name = str(table.get("name", Data.name))
-    if not direct or name in DATASETS or name.endswith(".npz"):
+    direct, name = {key: value for key, value in table.items() if key not in own}, str(table.get("name", Data.name))
+    if name in DATASETS or name.endswith(".npz"):  # they have no options
         return table
-    for key in direct:
-        if is_table(name) and key not in TableOptions.names():
-            raise ConfigError.unknown("key in [data]", key, [*own, *TableOptions.names()])
-        if key in options:
-            raise ConfigError(f"`data.{key}` must be set once, but is also in `data.options`.")
+    if twice := direct.keys() & options.keys():
+        raise ConfigError(f"`data.{min(twice)}` must be set once, but is also in `data.options`.")
+    for key in [*direct, *options] if is_table(name) else []:
+        if key not in (known := TableOptions.names()):
+            raise ConfigError.unknown("key in [data]", key, [*own, *known])
     return {**{key: value for key, value in table.items() if key in own}, "options": {**options, **direct}}
 
 
