@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedfv.data import ByColumn, DataError, federate, is_table, load, table
+from fedfv.data import ByColumn, DataError, Dataset, federate, is_table, load, table
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +39,7 @@ def test_a_folder_is_a_table_with_names_of_classes(tmp_path: Path) -> None:
     path = saved(tmp_path / "visits", columns(), stay=label)
     assert is_table(str(path))
     dataset = load(str(path), target="stay", client="hospital")
+    assert isinstance(dataset, Dataset)
     assert dataset.class_names == ("short", "long")
     assert dataset.targets[:3].tolist() == [0, 1, 0]
     federation = federate(dataset, ByColumn())

@@ -158,7 +158,7 @@ def gap_in(column: str, *rows: int) -> list[str]:
         "stay": lambda row: ("long", "short")[row % 3 % 2],
     }
     whole = columns[column]
-    return visits(**{column: lambda row: "" if row in rows else whole(row)})
+    return visits(40, **{column: lambda row: "" if row in rows else whole(row)})
 
 
 @pytest.mark.parametrize("column", ["age", "ward"])
