@@ -130,9 +130,9 @@ def test_list_prints_each_name_with_a_description(what: str, name: str, capsys: 
         (
             "trainings",
             "sgd",
-            "lr = 0.1, epochs = 1, batch_size (optional), momentum = 0.0, weight_decay = 0.0, lr_decay = 1.0, "
+            "lr = 0.1, epochs = 1, batch_size (optional), weight_decay = 0.0, lr_decay = 1.0, "
             "lr_decay_every = 1, drop_last = false, clip_norm (optional), proximal = 0.0, warmup_rounds = 0, "
-            "cosine_rounds (optional)",
+            "cosine_rounds (optional), momentum = 0.0",
         ),
         ("models", "mlp", "options.hidden = [200, 200]"),
     ],

@@ -14,6 +14,8 @@ EXTRAS = {
     "reports": ["jinja2", "matplotlib", "plotly"],
     "flower": ["flwr"],
     "tensorboard": ["tensorboard"],
+    "tables": ["pyarrow"],
+    "datasets": ["datasets"],
 }
 
 
@@ -61,6 +63,9 @@ def test_the_core_simulates_without_any_extra() -> None:
         (called("report", str(OLD), "--out", "no-such-folder/page.html"), "reports"),
         (called("run", "fashion-fair", "--tensorboard", "no-such-folder"), "tensorboard"),
         ("import fedfv.flower", "flower"),
+        ("from fedfv.data import example, table; table(example('flights'), target='late')", "tables"),
+        (called("run", "fashion-fair", "--set", "data.name=mine.csv", "--set", "data.target=late"), "tables"),
+        ("from fedfv.data import table; table('.', target='late')", "datasets"),
     ],
 )
 def test_a_missing_extra_is_named(code: str, extra: str) -> None:
@@ -73,6 +78,6 @@ def test_a_missing_extra_is_named(code: str, extra: str) -> None:
 
 def test_a_run_needs_no_extra_for_reports(tmp_path: Path) -> None:
     command = called("run", "fashion-fair", "--set", "rounds=2", "--out", str(tmp_path / "run"))
-    done = without(["reports", "flower", "tensorboard"], command)
+    done = without(["reports", "flower", "tensorboard", "tables", "datasets"], command)
     assert done.returncode == 0, done.stderr
     assert "Saved in" in done.stdout

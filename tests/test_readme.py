@@ -1,4 +1,4 @@
-"""The examples of the README run, and print what it says they print."""
+"""The examples of the README and of docs/data.md run, and print what these pages say they print."""
 
 import re
 import tomllib
@@ -8,8 +8,9 @@ import pytest
 
 from fedfv.experiments import Experiment, settings_of
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+ROOT = Path(__file__).parent.parent
+README, DATA = (ROOT / "README.md").read_text(), (ROOT / "docs/data.md").read_text()
+EXAMPLES = [example for page in (README, DATA) for example in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -27,3 +28,8 @@ def test_the_toml_examples_are_a_valid_experiment_and_a_valid_sweep() -> None:
     experiment, grid = map(tomllib.loads, re.findall(r"```toml\n(.*?)```", README, flags=re.DOTALL))
     Experiment.from_dict(experiment)
     assert len(settings_of({**experiment, **grid})) == 4
+
+
+def test_the_toml_example_of_the_data_page_is_a_valid_experiment() -> None:
+    (toml,) = re.findall(r"```toml\n(.*?)```", DATA, flags=re.DOTALL)
+    assert Experiment.from_toml(toml).data.options == {"target": "stay", "client": "hospital"}

@@ -363,7 +363,7 @@ class Ordinal:
 
 def test_a_task_of_ones_own_is_named_in_toml_run_and_reported(tmp_path: Path) -> None:
     spec = experiment(task=Ordinal(weight=2.0))
-    assert '[task]\nname = "tests.test_tasks:Ordinal"\nweight = 2.0' in spec.to_toml()
+    assert 'tests.test_tasks:Ordinal"\nweight = 2.0' in spec.to_toml()
     assert Experiment.from_toml(spec.to_toml()) == spec
     random = torch.Generator().manual_seed(0)
     data = Dataset(

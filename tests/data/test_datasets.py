@@ -127,7 +127,9 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
 
 
 def test_options_are_only_for_callables() -> None:
-    with pytest.raises(ValueError, match=r"^`options` are for `package.module:object`, but 'mnist' got size\.$"):
+    with pytest.raises(
+        ValueError, match=r"^`options` are for tables and `package.module:object`, but 'mnist' got size\.$"
+    ):
         load("mnist", size=3)
 
 

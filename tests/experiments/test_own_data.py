@@ -58,11 +58,11 @@ FEDERATED = {"name": f"{__name__}:made", "options": {"federated": True}}
         ({}, "`partition` is missing; known kinds: label-shards, one-class-each, by-column, iid, unequal, dirichlet, "),
         (
             {"data": {"options": {"size": 3, "rows": 4}}},
-            "`data.options` are for `package.module:object`, but 'fashion-tops' got size, rows.",
+            "`data.options` are for tables and `package.module:object`, but 'fashion-tops' got size, rows.",
         ),
         (
             {"data": {"name": "mine.npz", "options": {"size": 3}}},
-            "`data.options` are for `package.module:object`, but 'mine.npz' got size.",
+            "`data.options` are for tables and `package.module:object`, but 'mine.npz' got size.",
         ),
         (
             {"data": {"name": f"{__name__}:made", "options": {"size": 3}}},

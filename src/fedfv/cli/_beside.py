@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedfv.data import DATASETS, TABLES
+
 
 def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
     """The tables with absolute paths for the files and modules in these folders; the first folder with a match wins.
@@ -16,7 +18,10 @@ def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
     """
 
     def data(name: str) -> str:
-        return _file(name, folders) if name.endswith(".npz") else _module(name, folders)
+        if name in DATASETS:
+            return name
+        is_file = name.endswith((".npz", *TABLES)) or ":" not in name
+        return _file(name, folders) if is_file else _module(name, folders)
 
     placed: list[tuple[str, str, Callable[[str], str]]] = [
         ("data", "name", data),
@@ -58,7 +63,7 @@ def _replaced(value: Any, key: str, find: Callable[[str], str]) -> Any:
 
 def _file(path: str, folders: Sequence[Path]) -> str:
     places = (os.path.abspath(folder / path) for folder in folders)
-    return next(filter(os.path.isfile, places), path)
+    return next(filter(os.path.exists, places), path)
 
 
 def _module(path: str, folders: Sequence[Path]) -> str:

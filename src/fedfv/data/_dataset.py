@@ -6,10 +6,57 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from jaxtyping import Num, Shaped
+from jaxtyping import Int, Num, Shaped
 from torch import Tensor
 
+from fedfv.data._columns import Columns
+
 PADDING = -100  # the target of a position that does not count, as in `torch.nn.functional.nll_loss`
+
+
+@dataclass(frozen=True, eq=False)
+class CodedColumn:
+    """A column of texts that repeat: row i has the text `names[codes[i]]`. The names are in the order of clients.
+
+    >>> column = CodedColumn(np.array([1, 0, 1]), ("ann", "bob"))
+    >>> np.asarray(column[1:])
+    array(['ann', 'bob'], dtype='<U3')
+    """
+
+    codes: Int[np.ndarray[Any, Any], " n"]
+    names: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of rows."""
+        return (len(self.codes),)
+
+    def __getitem__(self, rows: slice) -> "CodedColumn":
+        return CodedColumn(self.codes[rows], self.names)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        texts: np.ndarray = np.array(self.names, dtype=dtype)[self.codes]
+        return texts
+
+    def tolist(self) -> list[str]:
+        """The text of each row."""
+        texts: list[str] = np.asarray(self).tolist()
+        return texts
+
+
+Column = Shaped[np.ndarray[Any, Any], " n"] | CodedColumn
+
+
+def distinct(column: Column) -> tuple[np.ndarray, Int[np.ndarray[Any, Any], " n"]]:
+    """The distinct values of a column in their order, and the position of each row's value among them.
+
+    >>> distinct(np.array([30, 4, 30]))
+    (array([ 4, 30]), array([1, 0, 1]))
+    """
+    if not isinstance(column, CodedColumn):
+        return np.unique(column, return_inverse=True)
+    counts = np.bincount(column.codes, minlength=len(column.names))
+    return np.array(column.names)[counts > 0], (np.cumsum(counts > 0) - 1)[column.codes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +70,8 @@ class Dataset:
         class_names: in the order of the targets; empty if the classes have no names.
         columns: other values of each row, such as its writer, by name; `ByColumn` makes a client of each value.
         num_train: the number of official training rows; None for all rows.
+        encoder: describes the raw columns of a table; then the inputs are float64, with codes for categories and NaN
+            for missing values, and `federate` encodes them. None if the inputs are final.
 
     >>> dataset = Dataset(torch.rand(5, 8), torch.tensor([0, 1, 1, 0, 1]), num_classes=2, num_train=3)
     >>> len(dataset), len(dataset.only_train())
@@ -33,14 +82,15 @@ class Dataset:
     targets: Num[Tensor, "n ..."]
     num_classes: int | None = None
     class_names: tuple[str, ...] = ()
-    columns: Mapping[str, Shaped[np.ndarray[Any, Any], " n"]] = field(default_factory=dict)
+    columns: Mapping[str, Column] = field(default_factory=dict)
     num_train: int | None = None
+    encoder: Columns | None = None
 
     def __post_init__(self) -> None:
         n = len(self.inputs)
         if n == 0:
             raise ValueError("`inputs` must have at least one row, got none.")
-        if self.inputs.dtype not in (torch.float32, torch.int64):
+        if self.inputs.dtype not in (torch.float32, torch.int64, *([torch.float64] if self.encoder else [])):
             raise ValueError(f"`inputs` must be float32, or int64 for tokens, got {self.inputs.dtype}.")
         if self.num_classes is None:
             self._check_numbers(n)

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Int, Num
 from torch import Tensor
 
+from fedfv.data._columns import Columns
+
 Part = Literal["train", "validation", "test"]
 
 _ROWS_AT_ONCE = 4096
@@ -59,6 +61,8 @@ class Federation:
         targets: classes, counted from 0; or numbers.
         num_classes: None if the targets are numbers.
         names: names of the clients, for tables and figures; may be empty.
+        encoder: the columns of a table with the statistics of the training rows, from which the inputs were made; None
+            if the data are not a table.
 
     >>> mine, yours = torch.tensor([0, 1]), torch.tensor([2, 3, 4])
     >>> both = Index.of([mine, yours])
@@ -73,6 +77,7 @@ class Federation:
     test: Index
     num_classes: int | None = None
     names: tuple[str, ...] = ()
+    encoder: Columns | None = None
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets):

@@ -13,6 +13,8 @@ from fedfv.data._federation import Federation
 from fedfv.data._files import Files, is_here, locate, read, status
 from fedfv.data._mnist import MNIST, mnist
 from fedfv.data._npz import npz
+from fedfv.data._table import is_table, table
+from fedfv.data._table_options import TableOptions
 from fedfv.errors import ConfigError
 from fedfv.importing import lookup, told
 
@@ -35,23 +37,30 @@ def load(name: str, folder: Path | str | None = None, /, **options: Any) -> Data
     """The dataset of this name, downloaded first if its files are missing.
 
     Args:
-        name: one of `DATASETS`; or the path of a `.npz` file, see `npz`; or the import path `package.module:object` of
+        name: one of `DATASETS`; or the path of a `.npz` file, see `npz`; or the path of a table, a `.csv` or `.parquet`
+            file or a folder of Hugging Face datasets, see `table`; or the import path `package.module:object` of
             a function that returns a `Dataset`, or a `Federation` if it knows the clients too. The folder of the
             module may stand before the import path: `folder/package.module:object`.
         folder: the folder that is searched first; the default is the environment variable FEDFV_DATA.
-        options: keyword arguments of the function.
+        options: keyword arguments of the function, or of `table`.
 
     >>> load("fashion-tops").class_names
     ('T-shirt', 'pullover', 'shirt')
     """
+    if name not in DATASETS and is_table(name):
+        return _table(name, options)
     if ":" in name and not name.endswith(".npz"):
         return _call(name, options)
     if options:
-        raise ValueError(f"`options` are for `package.module:object`, but '{name}' got {', '.join(options)}.")
+        raise ValueError(
+            f"`options` are for tables and `package.module:object`, but '{name}' got {', '.join(options)}."
+        )
     if name.endswith(".npz"):
         return npz(name)
     if name not in DATASETS:
-        raise ConfigError.unknown("dataset", name, [*DATASETS, "paths that end in .npz", "package.module:object"])
+        raise ConfigError.unknown(
+            "dataset", name, [*DATASETS, "paths that end in .npz, .csv or .parquet", "package.module:object"]
+        )
     return DATASETS[name](folder)
 
 
@@ -94,6 +103,16 @@ def _files(name: str) -> Files:
     if name not in FILES:
         raise DataError(f"unknown dataset '{name}'; datasets with files to fetch and check: {', '.join(FILES)}.")
     return FILES[name]
+
+
+def _table(name: str, options: dict[str, Any]) -> Dataset:
+    known = TableOptions.names()
+    for option in options:
+        if option not in known:
+            raise ConfigError.unknown("option of a table", option, known)
+    if "target" not in options:
+        raise DataError(f"`target` is missing; set it to the column of {Path(name).name} that is to be predicted.")
+    return table(name, **options)
 
 
 def _call(name: str, options: dict[str, Any]) -> Dataset | Federation:

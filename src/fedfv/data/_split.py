@@ -26,6 +26,8 @@ def federate(
 ) -> Federation:
     """The dataset distributed over clients, each with rows for training, validation and test.
 
+    The columns of a table are encoded with the statistics of the training rows of all clients.
+
     Args:
         dataset: all examples.
         partition: a partition, or the rows that a partition returned. One `Index` is split at random; three are used
@@ -44,7 +46,9 @@ def federate(
         rows = split(rows, fractions_of(partition) if fractions is None else fractions, seed)
     elif not isinstance(rows, tuple) or [isinstance(part, Index) for part in rows] != [True] * 3:
         raise ValueError(f"`partition` must return an Index, or a tuple of three, got {type(rows).__name__}.")
-    return Federation(dataset.inputs, dataset.targets, *rows, dataset.num_classes, names or rows[0].names)
+    encoder = None if dataset.encoder is None else dataset.encoder.fit(dataset, rows)
+    inputs = dataset.inputs if encoder is None else encoder.encode(dataset)
+    return Federation(inputs, dataset.targets, *rows, dataset.num_classes, names or rows[0].names, encoder)
 
 
 def split(partition: Index, fractions: Fractions = FRACTIONS, seed: int = 0) -> Parts:
@@ -79,9 +83,11 @@ def cut(partition: Index, fractions: Fractions = FRACTIONS) -> Parts:
     test = _between(partition, end_train, end_test)
     for name, part in (("training", train), ("test", test)):
         if len(empty := (part.sizes == 0).nonzero().flatten()):
+            client, names = int(empty[0]), partition.names
+            remedy = "leave these clients out, or take" if names else "take fewer clients, a larger `min_size` or"
             raise ValueError(
                 f"every client must have a row for {name}, but {len(empty)} of {len(sizes)} have none, the first being "
-                f"client {int(empty[0])} with {int(sizes[empty[0]])} rows: take fewer clients, a larger `min_size` or "
+                f"client {repr(names[client]) if names else client} with {int(sizes[client])} rows: {remedy} "
                 f"other `fractions`."
             )
     return train, _between(partition, end_test, partition.offsets[1:]), test

@@ -25,21 +25,37 @@ from fedfv.training import BatchedClients, LoopClients
 
 def build_federation(experiment: Experiment, source: str | Path | Dataset | Federation | None = None) -> Federation:
     """The examples of all clients; `source` is a folder with data files, or data that are already loaded."""
-    loaded = source if isinstance(source, Dataset | Federation) else load_data(experiment.data, source)
+    loaded = source if isinstance(source, Dataset | Federation) else load_data(data_of(experiment), source)
     if isinstance(loaded, Federation):
         _refuse_keys_of_a_dataset(experiment)
         return loaded
-    if experiment.partition is None:
+    partition = experiment.partition
+    if partition is None and loaded.encoder is not None and loaded.encoder.client is not None:
+        partition = data.ByColumn()
+    if partition is None:
         known = ", ".join([*data.PARTITIONS, "package.module:object"])
-        raise ConfigError(f"`partition` is missing; known kinds: {known}.")
+        hint = "; or set `data.client` to the column that says whose row it is" if loaded.encoder is not None else ""
+        raise ConfigError(f"`partition` is missing{hint}; known kinds: {known}.")
     dataset = loaded.only_train() if experiment.data.rows == "train" else loaded
-    with calling("partition", type(experiment.partition)):
-        return _partitioned(experiment, experiment.partition, dataset)
+    with calling("partition", type(partition)):
+        return _partitioned(experiment, partition, dataset)
+
+
+def data_of(experiment: Experiment) -> Data:
+    """The settings of the data; the task decides whether the targets of a table are classes or numbers."""
+    spec = experiment.data
+    if not _is_table(spec) or "targets" in spec.options:
+        return spec
+    return replace(spec, options={**spec.options, "targets": targets_of(experiment.task)})
+
+
+def _is_table(spec: Data) -> bool:
+    return spec.name not in data.DATASETS and data.is_table(spec.name)
 
 
 def load_data(spec: Data, folder: str | Path | None) -> Dataset | Federation:
     """The dataset or federation of this name; errors name the key `data.name` or `data.options`."""
-    with blaming("data.name"), naming("data", Data):
+    with blaming("data.name"), naming("data", data.TableOptions if _is_table(spec) else Data):
         return data.load(spec.name, folder, **spec.options)
 
 

@@ -18,7 +18,7 @@ import torch
 from fedfv._openmp import children_wait_passively
 from fedfv.data import Dataset, Federation
 from fedfv.errors import DivergedError, RunError
-from fedfv.experiments._build import load_data
+from fedfv.experiments._build import data_of, load_data
 from fedfv.experiments._run import Progress, completed, experiment_of, run
 from fedfv.experiments._spec import Data, Experiment
 from fedfv.runs import RunDirectory
@@ -117,7 +117,7 @@ def _run_one(path: Path, folder: str | Path | None) -> None:
             raise KeyboardInterrupt
 
     try:
-        run(experiment, path, data=_load(json.dumps(dataclasses.asdict(experiment.data)), folder), watch=watch)
+        run(experiment, path, data=_load(json.dumps(dataclasses.asdict(data_of(experiment))), folder), watch=watch)
     except KeyboardInterrupt:  # the run is saved; a process that only returned would get its next run from the pool
         os._exit(1)
     finally:  # also after a run that diverged: a process that waits for its next run ends at the first signal

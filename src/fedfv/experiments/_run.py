@@ -198,6 +198,7 @@ def _model_file(experiment: Experiment, federation: Federation, model: nn.Module
         output=output_kind(experiment),
         model=arguments,
         task=table_of(experiment.task, TASKS, "task", "name"),
+        encoder=None if federation.encoder is None else federation.encoder.to_dict(),
     )
 
 

@@ -13,7 +13,7 @@ from pydantic_core import core_schema
 
 from fedfv.aggregators import AGGREGATORS
 from fedfv.core import with_learning_rate
-from fedfv.data import PARTITIONS, Partition
+from fedfv.data import DATASETS, PARTITIONS, Partition, TableOptions, is_table
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
 from fedfv.experiments._kinds import build_kind, check_kind, check_task, check_training, table_of
@@ -39,9 +39,10 @@ AsItIs = GetPydanticSchema(lambda source, handler: core_schema.any_schema())  # 
 
 @specification
 class Data:
-    """The dataset: a known name, a `.npz` file, or `package.module:object`, a function of the options.
+    """The dataset: a known name, a `.npz` file, a table, or `package.module:object`, a function of the options.
 
-    The function returns a Dataset, or a Federation if it also assigns the examples to clients.
+    The function returns a Dataset, or a Federation if it also assigns the examples to clients. The options of a table
+    are the keyword arguments of `fedfv.data.table`.
     """
 
     name: str = "fashion-tops"
@@ -74,7 +75,8 @@ class Experiment:
         seeding: how each client's split and the initial model are drawn from the seed: a known name, or
             `package.module:object`, a class with the methods of `Seeding`.
         task: the loss and the score of each example.
-        partition: which client holds which examples; None if the data are a Federation, which already decides this.
+        partition: which client holds which examples; None if the data are a Federation, which already decides this, or
+            a table with a column for the client.
         training: how each client trains the model that it receives.
         sampling: which clients reply in a round.
 
@@ -131,7 +133,7 @@ class Experiment:
         table = _with_task(table)
         parts: dict[str, Callable[[Any], Any]] = {
             "task": lambda part: build_kind(TASKS, part, "task", "name"),
-            "data": lambda part: build(Data, part, "data"),
+            "data": lambda part: build(Data, _with_options(part), "data"),
             "partition": lambda part: build_kind(PARTITIONS, part, "partition"),
             "model": lambda part: build(Model, part, "model"),
             "training": lambda part: build_kind(TRAININGS, part, "training", "name", default="sgd"),
@@ -176,6 +178,22 @@ def _with_task(table: dict[str, Any]) -> dict[str, Any]:
     if table.get("task", task) != task:
         raise ConfigError("`model.loss` must be left out, since `task` decides the loss.")
     return {**table, "task": task, "model": rest}
+
+
+def _with_options(table: Any) -> Any:
+    """The table `data` with all options in `options`; in a file, they may also stand in the table itself."""
+    if not isinstance(table, dict) or not isinstance(options := table.get("options", {}), dict):
+        return table
+    own = [spec.name for spec in dataclasses.fields(Data)]
+    direct, name = {key: value for key, value in table.items() if key not in own}, str(table.get("name", Data.name))
+    if name in DATASETS or name.endswith(".npz"):  # they have no options
+        return table
+    if twice := direct.keys() & options.keys():
+        raise ConfigError(f"`data.{min(twice)}` must be set once, but is also in `data.options`.")
+    for key in [*direct, *options] if is_table(name) else []:
+        if key not in (known := TableOptions.names()):
+            raise ConfigError.unknown("key in [data]", key, [*own, *known])
+    return {**{key: value for key, value in table.items() if key in own}, "options": {**options, **direct}}
 
 
 def _without_none(value: Any) -> Any:

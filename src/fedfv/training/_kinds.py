@@ -7,18 +7,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fedfv.training._local import Batches, LocalTraining, Named, check, positive
+from fedfv.training._local import LocalTraining, Named, check, positive
 
 
 @dataclass(frozen=True)
-class _Momentum(Batches):
-    """A base class of its own, so that the fields of LocalSGD keep the order that they had before LocalTraining."""
-
-    momentum: float = 0.0
-
-
-@dataclass(frozen=True)
-class LocalSGD(LocalTraining, _Momentum):
+class LocalSGD(LocalTraining):
     """Stochastic gradient descent on a client's own data, as `torch.optim.SGD`.
 
     The other settings are those of `LocalTraining`.
@@ -26,6 +19,8 @@ class LocalSGD(LocalTraining, _Momentum):
     >>> LocalSGD(lr=0.1, lr_decay=0.5, lr_decay_every=10).lr_at(25)
     0.025
     """
+
+    momentum: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

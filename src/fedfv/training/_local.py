@@ -15,16 +15,7 @@ Named = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Batches:
-    """The learning rate, and the examples of each step."""
-
-    lr: float = 0.1
-    epochs: int = 1
-    batch_size: int | None = None
-
-
-@dataclass(frozen=True)
-class LocalTraining(Batches):
+class LocalTraining:
     """Settings of all local training. A kind of local training inherits them and defines `step`, and often `start`.
 
     Both methods are pure functions for one client. For a stack of clients, `step` runs under `torch.func.vmap`. The
@@ -51,6 +42,9 @@ class LocalTraining(Batches):
     [0.5, 1.0, 1.0, 0.854, 0.5, 0.146, 0.146, 0.146]
     """
 
+    lr: float = 0.1
+    epochs: int = 1
+    batch_size: int | None = None
     weight_decay: float = 0.0
     lr_decay: float = 1.0
     lr_decay_every: int = 1

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfv.checks import check_text
-from fedfv.data._dataset import Dataset
+from fedfv.data._dataset import Dataset, distinct
 from fedfv.data._federation import Index
 from fedfv.data._partition import FRACTIONS, Fractions
 from fedfv.data.partitions._options import check_common
@@ -59,5 +59,5 @@ class ByColumn:
         if self.column not in dataset.columns:
             known = ", ".join(dataset.columns) or "none"
             raise ValueError(f"`column` must be one of the dataset's columns ({known}), got '{self.column}'.")
-        clients, owners = np.unique(dataset.columns[self.column], return_inverse=True)
+        clients, owners = distinct(dataset.columns[self.column])
         return grouped(owners, len(clients), tuple(map(str, clients)))
