@@ -18,7 +18,7 @@ from fedfv import AFL, Aggregator, FedAvg
 from fedfv.cli import main
 from fedfv.data import ByColumn, Dataset
 from fedfv.errors import ConfigError, RunError
-from fedfv.experiments import Experiment, Model, build_federation, evaluate_run, run
+from fedfv.experiments import Data, Experiment, Model, build_federation, evaluate_run, run
 from fedfv.models import build_model
 from fedfv.runs import RunDirectory
 from fedfv.sampling import Everyone
@@ -257,3 +257,69 @@ def test_a_new_folder_runs_and_its_tests_pass(tmp_path: Path) -> None:
     other = [*fedfv, "evaluate", "runs/experiment-seed0", "--data", "my_study:visits"]
     said = subprocess.run(other, cwd=folder, check=True, capture_output=True, text=True)
     assert "top-2 accuracy in per cent over 12 clients" in said.stdout
+
+
+def write_visits(path: Path, rows: int = 240, sites: int = 4, seed: int = 0) -> Path:
+    random = np.random.default_rng(seed)
+    lines = ["hospital,age,ward,stay,outcome"]
+    for row in range(rows):
+        age, ward = random.integers(20, 90), random.choice(["surgery", "medicine"])
+        stay = 2 + 0.1 * age + 3 * (ward == "surgery") + random.normal()
+        lines.append(f"hospital {row % sites},{age},{ward},{stay:.2f},{'home' if stay < 9 else 'other'}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def of_table(path: Path, target: str, **changes: Any) -> Experiment:
+    left_out = "stay" if target == "outcome" else "outcome"
+    options = {"target": target, "client": "hospital", "leave_out": [left_out]}
+    data = Data(name=str(path), options=options)
+    return experiment(data=data, partition=None, model=Model(name="softmax-regression"), **changes)
+
+
+def test_a_model_of_a_table_is_scored_on_another_table(tmp_path: Path) -> None:
+    place = run(of_table(write_visits(tmp_path / "may.csv"), "outcome"), tmp_path / "run")
+    found = evaluate_run(place, write_visits(tmp_path / "june.csv", seed=1))
+    assert found.names == [f"hospital {number}" for number in range(4)]
+    assert found.evaluation.sizes.tolist() == [60] * 4
+    lines = list(csv.DictReader((tmp_path / "june.csv").read_text().splitlines()))
+    beside = json.loads(place.export(tmp_path / "model.safetensors")[1].read_text())
+    age, ward = beside["encoder"]["features"]
+    inputs = [
+        [(int(line["age"]) - age["mean"]) / age["std"], *(float(line["ward"] == each) for each in ward["categories"])]
+        for line in lines
+    ]
+    module = nn.Sequential(nn.Flatten(), nn.Linear(3, 2))  # a bare torch program needs nothing but these files
+    module.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    answers = [beside["encoder"]["class_names"][each] for each in module(torch.tensor(inputs)).argmax(dim=1).tolist()]
+    for name, score in zip(found.names, found.evaluation.scores.tolist(), strict=True):
+        mine = [
+            answer == line["outcome"] for answer, line in zip(answers, lines, strict=True) if line["hospital"] == name
+        ]
+        assert score == pytest.approx(np.mean(mine))
+
+
+def test_a_regression_on_a_table_is_scored_on_another_one(tmp_path: Path) -> None:
+    spec = of_table(write_visits(tmp_path / "may.csv"), "stay", task=Regression(), rounds=60)
+    place = run(spec, tmp_path / "run")
+    found = evaluate_run(place, write_visits(tmp_path / "june.csv", seed=1))
+    assert found.evaluation.scores.min().item() > 0.7
+    assert found.task.scored_by.name == "R2"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("hospital 2,", "hospital 9,"), "the data have clients that RUN was not trained with: hospital 9; to score"),
+        (("other\n", "elsewhere\n"), "'elsewhere'"),
+        (("hospital,age,", "hospital,years,"), "'age'"),
+    ],
+    ids=["unknown client", "unknown class", "missing column"],
+)
+def test_another_table_that_does_not_fit_is_refused(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
+    place = run(of_table(write_visits(tmp_path / "may.csv"), "outcome"), tmp_path / "run")
+    june = write_visits(tmp_path / "june.csv", seed=1)
+    june.write_text(june.read_text().replace(*change))
+    with pytest.raises(ValueError, match=re.escape(sentence.replace("RUN", str(place.path)))) as caught:
+        evaluate_run(place, june)
+    assert str(caught.value).endswith(".")
