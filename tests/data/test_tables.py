@@ -112,6 +112,12 @@ def test_statistics_are_of_the_training_rows_alone(write: Write) -> None:
     assert two.inputs[-1, 1:].tolist() == [0, 0]  # a category that no training row has
 
 
+def test_values_may_have_line_breaks(write: Write) -> None:
+    """Also in a file that pyarrow reads in several blocks."""
+    lines = visits(60_000, ward=lambda row: f'"ward\n{row % 7} on a long corridor"')
+    assert len(table(write(*lines), target="stay", client="hospital")) == 60_000
+
+
 @pytest.mark.parametrize("partition", [ByColumn(), IID(num_clients=3)])
 def test_the_mean_over_many_blocks_is_that_of_a_plain_loop(write: Write, partition: Any) -> None:
     random = np.random.default_rng(0)

@@ -147,8 +147,11 @@ def _read_csv(path: Path, as_text: Sequence[str]) -> pa.Table:
     )
     try:
         return csv.read_csv(path, convert_options=options)
-    except pa.ArrowInvalid:  # with one thread the error has the number of the row
-        return csv.read_csv(path, csv.ReadOptions(use_threads=False), convert_options=options)
+    except pa.ArrowInvalid as error:
+        # Values with line breaks take longer, so they are read as such only if there are any. With one thread, another
+        # error has the number of the row.
+        parse = csv.ParseOptions(newlines_in_values="newlines_in_values" in str(error))
+        return csv.read_csv(path, csv.ReadOptions(use_threads=False), parse, options)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
