@@ -17,11 +17,16 @@ from fedfv.importing import lookup, told
 __all__ = ["MODELS", "build_model", "call", "flatten", "flatten_buffers", "load", "unflatten", "unflatten_buffers"]
 
 
+def linear(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+    """One linear layer whose bias starts at zero."""
+    layer = nn.Linear(math.prod(input_shape), num_classes)
+    nn.init.zeros_(layer.bias)
+    return nn.Sequential(nn.Flatten(), layer)
+
+
 def softmax_regression(input_shape: Sequence[int], num_classes: int) -> nn.Module:
-    """One linear layer whose bias starts at zero (the paper's model for Fashion-MNIST)."""
-    linear = nn.Linear(math.prod(input_shape), num_classes)
-    nn.init.zeros_(linear.bias)
-    return nn.Sequential(nn.Flatten(), linear)
+    """The same as `linear`, for classes (the paper's model for Fashion-MNIST)."""
+    return linear(input_shape, num_classes)
 
 
 def mlp(input_shape: Sequence[int], num_classes: int, hidden: Sequence[int] = (200, 200)) -> nn.Module:
@@ -64,6 +69,7 @@ def cnn(input_shape: Sequence[int], num_classes: int, norm: str = "group", width
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
+    "linear": linear,
     "softmax-regression": softmax_regression,
     "mlp": mlp,
     "paper-cnn": paper_cnn,

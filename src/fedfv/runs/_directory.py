@@ -137,6 +137,16 @@ class RunDirectory:
         except (ValueError, TypeError, KeyError) as error:
             raise RunError(f"{self.path / RECORDS} cannot be read: {error}.") from None
 
+    def scores(self) -> dict[str, float | None]:
+        """The test score of each client at the last evaluation, by its name; None for a client without a score."""
+        records = self.records()
+        last = next((record.test for record in reversed(records) if record.test is not None), None)
+        opening = records[0].opening if records else None
+        if last is None or opening is None:
+            raise RunError(f"{self.path} has not been evaluated yet.")
+        names = opening.names or [f"client {client}" for client in range(len(last.scores))]
+        return dict(zip(names, last.scores, strict=True))
+
     def frame(self) -> "pd.DataFrame":
         """The records as a table of pandas, with one row for each client and evaluation.
 
