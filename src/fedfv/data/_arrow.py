@@ -60,6 +60,8 @@ class Sheet:
 
     def type(self, name: str) -> Type:
         """What the values of a column are."""
+        if self.columns[name].null_count == len(self):
+            return "nothing"
         if name in self.labels:
             return "text"
         kind = self.columns[name].type
@@ -70,7 +72,6 @@ class Sheet:
             "boolean": (pa.types.is_boolean,),
             "time": (pa.types.is_temporal,),
             "bytes": (pa.types.is_binary, pa.types.is_large_binary),  # text of a CSV file that is not in UTF-8
-            "nothing": (pa.types.is_null,),
         }
         return next((found for found, these in tests.items() if any(test(kind) for test in these)), "other")
 
@@ -85,6 +86,8 @@ class Sheet:
     def numbers(self, name: str, out: Values | None = None) -> Values:
         """The values of a column of numbers, or 0 and 1 for booleans; NaN for missing values."""
         column = self.columns[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
         if not pa.types.is_primitive(column.type) or pa.types.is_boolean(column.type):
             column = column.cast(pa.uint8() if pa.types.is_boolean(column.type) else pa.float64())
         values, start = np.empty(len(column)) if out is None else out, 0
@@ -107,8 +110,11 @@ class Sheet:
         order = pc.array_sort_indices(categories).to_numpy()
         ranks = np.full(len(categories) + 1, np.nan)  # the last place is for missing values
         ranks[order] = np.arange(len(categories))
-        codes = ranks[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-        return Coded(codes, tuple(categories.take(pa.array(order)).cast(pa.string()).to_pylist()))
+        names = categories.take(pa.array(order)).cast(pa.string()).to_pylist()
+        if names[:1] == [""]:  # an empty text is a missing value, as it is in a CSV file
+            ranks[order[0]], names = np.nan, names[1:]
+            ranks -= 1
+        return Coded(ranks[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)], tuple(names))
 
 
 def are_numbers(texts: Sequence[str]) -> np.ndarray:
