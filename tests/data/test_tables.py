@@ -179,6 +179,18 @@ def test_types_of_parquet_files(tmp_path: Path) -> None:
     assert torch.equal(federation.encoder.dataset(path).inputs, federation.inputs)
 
 
+def test_floats_may_be_categories(tmp_path: Path) -> None:
+    dose = np.where(np.arange(40) == 3, np.nan, np.arange(40) % 2 + 0.5)
+    grade = np.where(np.arange(40) == 3, np.nan, np.arange(40) % 3)
+    pyarrow.parquet.write_table(
+        pa.table({"dose": dose, "grade": grade, "stay": np.arange(40) % 2}), path := tmp_path / "visits.parquet"
+    )
+    dataset = table(path, target="stay", missing="fill", categories=["dose", "grade"])
+    names = federate(dataset, halves(dataset)).encoder.input_names
+    assert names[:3] == ["dose=0.5", "dose=1.5", "dose is missing"]
+    assert names[3:] == ["grade=0", "grade=1", "grade=2", "grade is missing"]
+
+
 def test_columns_of_other_types_are_refused(tmp_path: Path) -> None:
     columns = {"list": [[1], [2]], "nothing": pa.array([None, None], pa.string()), "stay": ["a", "b"]}
     pyarrow.parquet.write_table(pa.table(columns), path := tmp_path / "visits.parquet")

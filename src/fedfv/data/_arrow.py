@@ -20,6 +20,7 @@ Values = Float[np.ndarray[Any, Any], " n"]
 Type = Literal["number", "text", "boolean", "time", "bytes", "nothing", "other"]
 
 _MANY = 10_000  # columns with more distinct texts are read as text and encoded afterwards
+_LARGEST = 2.0**53  # from here on, a float does not tell neighbouring integers apart
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
@@ -76,12 +77,12 @@ class Sheet:
         return next((found for found, these in tests.items() if any(test(kind) for test in these)), "other")
 
     def is_whole(self, name: str) -> bool:
-        """Whether the numbers of a column have no fraction."""
+        """Whether the numbers of a column have no fraction, and fit into an integer."""
         if pa.types.is_integer(self.columns[name].type):
             return True
         values = self.numbers(name)
         known = values[~np.isnan(values)]
-        return bool((known == np.rint(known)).all())
+        return bool(((known == np.rint(known)) & (np.abs(known) < _LARGEST)).all())
 
     def numbers(self, name: str, out: Values | None = None) -> Values:
         """The values of a column of numbers, or 0 and 1 for booleans; NaN for missing values."""
@@ -103,8 +104,9 @@ class Sheet:
             codes[codes < 0] = np.nan
             return Coded(codes, tuple(self.labels[name]))
         column = self.columns[name]
-        if pa.types.is_floating(column.type) and self.is_whole(name):
-            column = _whole(column)
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), None, column)
+            column = column.cast(pa.int64()) if self.is_whole(name) else column
         encoded = _encoded(column)
         categories = encoded.dictionary
         order = pc.array_sort_indices(categories).to_numpy()
@@ -158,12 +160,6 @@ def _read_csv(path: Path, as_text: Sequence[str]) -> pa.Table:
         # error has the number of the row.
         parse = csv.ParseOptions(newlines_in_values="newlines_in_values" in str(error))
         return csv.read_csv(path, csv.ReadOptions(use_threads=False), parse, options)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers without fraction as integers; NaN becomes a missing value."""
-    gaps = pc.is_nan(column)
-    return pc.if_else(gaps, None, column).cast(pa.int64())
 
 
 def _encoded(column: pa.ChunkedArray) -> Any:

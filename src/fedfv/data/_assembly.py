@@ -83,7 +83,7 @@ class Assembly:
             self._refuse_infinite(name, values)
             return self._agreed(Feature(name))
         coded = sheet.coded(name)
-        if kind == "text" and name not in self.options.categories:
+        if kind == "text" and name not in self.options.categories and name not in sheet.labels:
             self._refuse_mixed(name, coded)
             if len(coded.names) > _MOST_CATEGORIES:
                 raise DataError(
