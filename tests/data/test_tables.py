@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,72 @@ def test_numbers_may_be_categories_and_booleans_are(write: Write) -> None:
     lines = visits(age=lambda row: f"0{row % 3}", ward=lambda row: row % 2 == 0)
     federation = federate(table(write(*lines), target="stay", client="hospital", categories=["age"]), ByColumn())
     assert federation.encoder.input_names == ["age=00", "age=01", "age=02", "ward=false", "ward=true"]
+
+
+def test_types_of_parquet_files(tmp_path: Path) -> None:
+    n = 40
+    columns = {
+        "single": pa.array(np.where(np.arange(n) == 3, np.nan, np.arange(n)).astype(np.float32)),
+        "decimal": pa.array([Decimal(row) / 4 for row in range(n)], pa.decimal128(8, 2)),
+        "unsigned": pa.array(range(n), pa.uint64()),
+        "flag": pa.array([None if row == 4 else row % 2 == 0 for row in range(n)]),
+        "coded": pa.array(["AB"[row % 2] for row in range(n)]).dictionary_encode(),
+        "coded_number": pa.array([row % 3 for row in range(n)]).dictionary_encode(),
+        "view": pa.array(["xy"[row % 2] for row in range(n)], pa.string_view()),
+        "large": pa.array(["" if row == 5 else "u" for row in range(n)], pa.large_string()),
+        "id": pa.array([2**62 + row % 2 for row in range(n)]),
+        "stay": pa.array([row % 2 for row in range(n)]),
+    }
+    pyarrow.parquet.write_table(pa.table(columns), path := tmp_path / "visits.parquet")
+    refused(
+        "column 'flag' of visits.parquet must have a value in each row, but 1 value is missing, the first in row 5: "
+        "add them, or set `missing` to 'fill' or 'drop'.",
+        path,
+        client="id",
+        leave_out=["single"],
+    )
+    assert len(table(path, target="stay", client="id", missing="drop")) == n - 3
+    dataset = table(path, target="stay", client="id", missing="fill")
+    federation = federate(dataset, halves(dataset))
+    assert federation.encoder.input_names == [
+        *("single", "single is missing", "decimal", "unsigned", "flag=false", "flag=true", "flag is missing"),
+        *("coded=A", "coded=B", "coded_number", "view=x", "view=y", "large=u", "large is missing"),
+    ]
+    assert dataset.inputs[6, 1] == 1.5
+    assert federate(dataset, ByColumn()).names == (str(2**62), str(2**62 + 1))
+    assert torch.equal(federation.encoder.dataset(path).inputs, federation.inputs)
+
+
+def test_floats_may_be_categories(tmp_path: Path) -> None:
+    dose = np.where(np.arange(40) == 3, np.nan, np.arange(40) % 2 + 0.5)
+    grade = np.where(np.arange(40) == 3, np.nan, np.arange(40) % 3)
+    pyarrow.parquet.write_table(
+        pa.table({"dose": dose, "grade": grade, "stay": np.arange(40) % 2}), path := tmp_path / "visits.parquet"
+    )
+    dataset = table(path, target="stay", missing="fill", categories=["dose", "grade"])
+    names = federate(dataset, halves(dataset)).encoder.input_names
+    assert names[:3] == ["dose=0.5", "dose=1.5", "dose is missing"]
+    assert names[3:] == ["grade=0", "grade=1", "grade=2", "grade is missing"]
+
+
+def test_columns_of_other_types_are_refused(tmp_path: Path) -> None:
+    columns = {"list": [[1], [2]], "nothing": pa.array([None, None], pa.string()), "stay": ["a", "b"]}
+    pyarrow.parquet.write_table(pa.table(columns), path := tmp_path / "visits.parquet")
+    refused(
+        "column 'list' of visits.parquet has neither numbers nor text: list the column in `leave_out`.",
+        path,
+        client=None,
+    )
+    refused("column 'nothing' of visits.parquet, the target, has no values.", path, client=None, target="nothing")
+    refused("column 'nothing' of visits.parquet, the client, has no values.", path, client="nothing")
+
+
+def test_thousands_of_clients(write: Write) -> None:
+    lines = visits(60_000, hospital=lambda row: f"h{row % 12_000:05}")
+    federation = federate(table(write(*lines), target="stay", client="hospital"), ByColumn(fractions=(0.6, 0.2, 0.2)))
+    assert federation.num_clients == 12_000
+    assert federation.names[-1] == "h11999"
+    assert federation.train.sizes.unique().tolist() == [3]
 
 
 def test_chosen_and_left_out_columns(write: Write) -> None:
@@ -487,7 +554,7 @@ def test_texts_and_booleans_of_new_rows_are_read_as_those_of_the_training_rows(w
         (
             ["age,ward,hospital,stay", "1,,x,long"],
             "column 'ward' of new.csv must have a value in each row, but 1 value is missing, the first in row 2: add "
-            "them, or set `missing` to 'fill' or 'drop'.",
+            "them.",
         ),
     ],
 )
@@ -496,6 +563,21 @@ def test_a_table_with_other_columns_or_classes_is_refused(write: Write, lines: l
     with pytest.raises(DataError) as error:
         encoder.dataset(write(*lines, name="new.csv"))
     assert str(error.value) == sentence
+
+
+def test_whole_numbers_with_a_decimal_point_are_the_same_classes_again(write: Write) -> None:
+    federation, encoder = fitted(path := write(*visits(stay=lambda row: f"{row % 2}.0")))
+    assert torch.equal(encoder.dataset(path).targets, federation.targets)
+
+
+@pytest.mark.parametrize("column", ["age", "ward"])
+def test_new_rows_may_have_no_values_in_a_column_that_is_filled(write: Write, column: str) -> None:
+    _, encoder = fitted(write(*gap_in(column, 3, 5, 10, 12)), missing="fill")
+    row = {"age": "1", "ward": "A", "hospital": "x", "stay": "long", column: ""}
+    dataset = encoder.dataset(write(",".join(row), ",".join(row.values()), name="new.csv"))
+    values = dict(zip(encoder.input_names, dataset.inputs[0].tolist(), strict=True))
+    assert values[f"{column} is missing"] == 1
+    assert all(value == 0 for name, value in values.items() if re.match(rf"{column}(=|$)", name))
 
 
 def test_the_row_of_an_unknown_class_is_that_of_the_file_even_if_rows_are_dropped(write: Write) -> None:

@@ -20,6 +20,7 @@ Values = Float[np.ndarray[Any, Any], " n"]
 Type = Literal["number", "text", "boolean", "time", "bytes", "nothing", "other"]
 
 _MANY = 10_000  # columns with more distinct texts are read as text and encoded afterwards
+_LARGEST = 2.0**53  # from here on, a float does not tell neighbouring integers apart
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
@@ -60,6 +61,8 @@ class Sheet:
 
     def type(self, name: str) -> Type:
         """What the values of a column are."""
+        if self.columns[name].null_count == len(self):
+            return "nothing"
         if name in self.labels:
             return "text"
         kind = self.columns[name].type
@@ -70,21 +73,22 @@ class Sheet:
             "boolean": (pa.types.is_boolean,),
             "time": (pa.types.is_temporal,),
             "bytes": (pa.types.is_binary, pa.types.is_large_binary),  # text of a CSV file that is not in UTF-8
-            "nothing": (pa.types.is_null,),
         }
         return next((found for found, these in tests.items() if any(test(kind) for test in these)), "other")
 
     def is_whole(self, name: str) -> bool:
-        """Whether the numbers of a column have no fraction."""
+        """Whether the numbers of a column have no fraction, and fit into an integer."""
         if pa.types.is_integer(self.columns[name].type):
             return True
         values = self.numbers(name)
         known = values[~np.isnan(values)]
-        return bool((known == np.rint(known)).all())
+        return bool(((known == np.rint(known)) & (np.abs(known) < _LARGEST)).all())
 
     def numbers(self, name: str, out: Values | None = None) -> Values:
         """The values of a column of numbers, or 0 and 1 for booleans; NaN for missing values."""
         column = self.columns[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
         if not pa.types.is_primitive(column.type) or pa.types.is_boolean(column.type):
             column = column.cast(pa.uint8() if pa.types.is_boolean(column.type) else pa.float64())
         values, start = np.empty(len(column)) if out is None else out, 0
@@ -100,15 +104,19 @@ class Sheet:
             codes[codes < 0] = np.nan
             return Coded(codes, tuple(self.labels[name]))
         column = self.columns[name]
-        if pa.types.is_floating(column.type) and self.is_whole(name):
-            column = _whole(column)
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), None, column)
+            column = column.cast(pa.int64()) if self.is_whole(name) else column
         encoded = _encoded(column)
         categories = encoded.dictionary
         order = pc.array_sort_indices(categories).to_numpy()
         ranks = np.full(len(categories) + 1, np.nan)  # the last place is for missing values
         ranks[order] = np.arange(len(categories))
-        codes = ranks[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-        return Coded(codes, tuple(categories.take(pa.array(order)).cast(pa.string()).to_pylist()))
+        names = categories.take(pa.array(order)).cast(pa.string()).to_pylist()
+        if names[:1] == [""]:  # an empty text is a missing value, as it is in a CSV file
+            ranks[order[0]], names = np.nan, names[1:]
+            ranks -= 1
+        return Coded(ranks[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)], tuple(names))
 
 
 def are_numbers(texts: Sequence[str]) -> np.ndarray:
@@ -152,12 +160,6 @@ def _read_csv(path: Path, as_text: Sequence[str]) -> pa.Table:
         # error has the number of the row.
         parse = csv.ParseOptions(newlines_in_values="newlines_in_values" in str(error))
         return csv.read_csv(path, csv.ReadOptions(use_threads=False), parse, options)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers without fraction as integers; NaN becomes a missing value."""
-    gaps = pc.is_nan(column)
-    return pc.if_else(gaps, None, column).cast(pa.int64())
 
 
 def _encoded(column: pa.ChunkedArray) -> Any:

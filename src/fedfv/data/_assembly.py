@@ -73,6 +73,9 @@ class Assembly:
     def _feature(self, name: str, values: Values) -> Feature:
         """Writes the raw values of a column, and describes it."""
         sheet, kind = self.sheet, self.sheet.type(name)
+        if kind == "nothing" and self.like is not None:
+            values[:] = np.nan
+            return next(Feature(name, known.kind) for known in self.like.features if known.name == name)
         if kind in _UNUSABLE and not (kind == "time" and name in self.options.categories):
             raise DataError(f"column {name!r} of {sheet.name} {_UNUSABLE[kind]}.")
         if kind == "number" and name not in self.options.categories:
@@ -80,7 +83,7 @@ class Assembly:
             self._refuse_infinite(name, values)
             return self._agreed(Feature(name))
         coded = sheet.coded(name)
-        if kind == "text" and name not in self.options.categories:
+        if kind == "text" and name not in self.options.categories and name not in sheet.labels:
             self._refuse_mixed(name, coded)
             if len(coded.names) > _MOST_CATEGORIES:
                 raise DataError(
@@ -182,10 +185,10 @@ class Assembly:
     def _refuse_missing(self, name: str, gaps: np.ndarray) -> None:
         first, reserved = int(gaps.argmax()), name in self.options.reserved
         count = "1 value is" if gaps.sum() == 1 else f"{gaps.sum()} values are"
-        remedies = "'drop'" if reserved else "'fill' or 'drop'"
+        remedies = ", or set `missing` to 'drop'" if reserved else ", or set `missing` to 'fill' or 'drop'"
         raise DataError(
             f"column {name!r} of {self.sheet.name} must have a value in each row, but {count} missing, the first in "
-            f"{self.sheet.row(first)}: add them, or set `missing` to {remedies}."
+            f"{self.sheet.row(first)}: add them{'' if self.like else remedies}."
         )
 
     def _refuse_infinite(self, name: str, values: Values) -> None:

@@ -51,17 +51,14 @@ def load(name: str, folder: Path | str | None = None, /, **options: Any) -> Data
         return _table(name, options)
     if ":" in name and not name.endswith(".npz"):
         return _call(name, options)
+    if name not in DATASETS and not name.endswith(".npz"):
+        known = [*DATASETS, "paths that end in .npz, .csv or .parquet", "package.module:object"]
+        raise ConfigError.unknown("dataset", name, known)
     if options:
         raise ValueError(
             f"`options` are for tables and `package.module:object`, but '{name}' got {', '.join(options)}."
         )
-    if name.endswith(".npz"):
-        return npz(name)
-    if name not in DATASETS:
-        raise ConfigError.unknown(
-            "dataset", name, [*DATASETS, "paths that end in .npz, .csv or .parquet", "package.module:object"]
-        )
-    return DATASETS[name](folder)
+    return DATASETS[name](folder) if name in DATASETS else npz(name)
 
 
 def fetch(name: str, folder: Path | str | None = None, watch: Watch = unwatched) -> dict[str, Path]:

@@ -1,5 +1,6 @@
 """Tables of users: a CSV or parquet file, or a folder of Hugging Face datasets, with a column for the client."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ from fedfv.data._table_options import TableOptions
 TABLES = (".csv", ".csv.gz", ".parquet")
 """The suffixes of files with a table."""
 
+_WHOLE = re.compile(r"0|-?[1-9]\d*")
 _MARKS = ("dataset_dict.json", "dataset_info.json")  # files of `save_to_disk`
 
 
@@ -75,20 +77,22 @@ def is_table(name: str) -> bool:
 
 def table_like(path: Path | str, columns: Columns) -> Dataset:
     """A table with these columns; its classes are numbered as in `columns`, and its inputs are raw."""
-    is_text = [feature.name for feature in columns.features if _as_text(feature.categories)]
+    categories = [feature.name for feature in columns.features if _are_texts(feature.categories)]
+    if _are_texts(columns.class_names) and not all(map(_WHOLE.fullmatch, columns.class_names)):
+        categories.append(columns.target)
     options = TableOptions(
         target=columns.target,
         client=columns.client,
-        features=tuple(feature.name for feature in columns.features),
-        categories=(*is_text, columns.target) if _as_text(columns.class_names) else tuple(is_text),
+        features=[feature.name for feature in columns.features],
+        categories=categories,
         missing=columns.missing,
         targets="classes" if columns.class_names else "numbers",
     )
     return _dataset(Path(path), options, columns)
 
 
-def _as_text(names: Sequence[str]) -> bool:
-    """Whether these categories must be read as text, since "007" would otherwise become 7; booleans must not."""
+def _are_texts(names: Sequence[str]) -> bool:
+    """Whether these categories were texts, so that "007" must not be read as 7; booleans were not."""
     return bool(names) and not set(names) <= {"false", "true"}
 
 
