@@ -1,4 +1,4 @@
-"""The examples of the README and of docs/data.md run, and print what these pages say they print."""
+"""The examples of the README and of some pages of the docs run, and print what these pages say they print."""
 
 import re
 import tomllib
@@ -9,17 +9,20 @@ import pytest
 from fedfv.experiments import Experiment, settings_of
 
 ROOT = Path(__file__).parent.parent
-README, DATA = (ROOT / "README.md").read_text(), (ROOT / "docs/data.md").read_text()
-EXAMPLES = [example for page in (README, DATA) for example in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)]
+README, DATA, HOME = ((ROOT / name).read_text() for name in ("README.md", "docs/data.md", "docs/home.md"))
+EXAMPLE = (
+    r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?"  # prints what comments, or a block, say
+)
+EXAMPLES = [example for page in (README, DATA, HOME) for example in re.findall(EXAMPLE, page, flags=re.DOTALL)]
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_prints_the_values_in_its_comments(
-    example: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("example", "printed"), EXAMPLES)
+def test_an_example_prints_what_the_page_says(
+    example: str, printed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "README.md", "exec"), {})
-    expected = re.findall(r"print\(.*\)\s+# (.*)", example)
+    expected = printed.splitlines() or re.findall(r"print\(.*\)\s+# (.*)", example)
     assert expected
     assert capsys.readouterr().out.splitlines() == expected
 

@@ -258,7 +258,7 @@ def _toml(folder: Path, data: Path) -> Path:
 
 
 def mean_accuracy(scores: list[Any]) -> float:
-    return torch.tensor([each.accuracies for each in scores], dtype=torch.double).mean().item()
+    return torch.tensor([each.scores for each in scores], dtype=torch.double).mean().item()
 
 
 @pytest.mark.integration

@@ -174,13 +174,17 @@ def test_the_example_of_the_documentation_runs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "own.md").read_text()
-    module, in_python = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    (toml,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    module, in_python, speech, laws = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    toml, speech_toml = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     (folder / "mine.py").write_text(module)
     (folder / "mine.toml").write_text(toml)
     assert main(["run", str(folder / "mine.toml"), "--set", "rounds=2", "--out", "run"]) == 0
     assert RunDirectory("run").records()[0].opening.sizes["train"] == [24] * 20
     capsys.readouterr()
-    exec(compile(module + in_python, "own.md", "exec"), {"__name__": "mine"})
+    exec(compile(module + in_python + laws, "own.md", "exec"), {"__name__": "mine"})
     assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)\s+# (.*)", in_python)
+    (folder / "speech.py").write_text(speech)
+    (folder / "speech.toml").write_text(speech_toml)
+    assert main(["run", str(folder / "speech.toml"), "--set", "rounds=1", "--out", "speech"]) == 0
+    assert min(score or 0 for score in RunDirectory("speech").scores().values()) > 0.1
