@@ -6,6 +6,7 @@ from typing import Any
 
 from fedfv.experiments import Experiment
 from fedfv.runs import Fingerprint, Look, Opening, Record, RunDirectory, Scores
+from fedfv.tasks import ACCURACY, Score
 from tests.experiments.helpers import tables
 
 
@@ -34,6 +35,7 @@ def make_run(
     names: list[str] | None = None,
     test: str | None = None,
     lens: Look | None = None,
+    scored_by: Score = ACCURACY,
     flower: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
@@ -41,8 +43,14 @@ def make_run(
     settings = flower or Experiment.from_dict({**tables(Path("data.npz"), rounds=1), **changes}).to_dict()
     place = RunDirectory.create(path, settings)
     fingerprint = None if test is None else Fingerprint(data="0", test=test, model=[])
-    opening = Opening(names=names or [], sizes={"test": list(sizes or [50] * len(accuracies))}, fingerprint=fingerprint)
-    scores = Scores(losses=[None] * len(accuracies), scores=list(accuracies))
+    opening = Opening(
+        names=names or [],
+        sizes={"test": list(sizes or [50] * len(accuracies))},
+        scored_by=scored_by,
+        fingerprint=fingerprint,
+    )
+    variances: list[float | None] | None = None if scored_by.is_share else [0.01] * len(accuracies)
+    scores = Scores(losses=[None] * len(accuracies), scores=list(accuracies), variances=variances)
     place.append(Record(rounds_done=0, opening=opening, test=scores))
     replied = [] if lens is None else lens.clients
     losses = [1.0] * len(replied)

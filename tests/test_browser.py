@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwrig
 from fedfv.experiments import run
 from fedfv.paper import paper_study
 from fedfv.reports import read_runs, write_page
+from fedfv.tasks import Score, Unit
 from tests.made_runs import AVERAGE, FLOWER, lens_of, make_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -226,6 +227,19 @@ def test_the_table_of_clients_names_all_and_can_be_sorted_and_filtered(browser: 
         expect(page.locator("#client-count")).to_contain_text("11 match the filter")
         expect(page.locator("#client-more")).to_be_hidden()
         expect(page.locator("#lens-note")).to_contain_text("client 17 kept its update")
+
+
+def test_with_an_error_the_worst_client_has_the_largest_number(browser: Browser, tmp_path: Path) -> None:
+    error = Score("error", Unit(factor=1, digits=1, name="days"), lower_is_better=True, low=0)
+    names = ["ant", "bee", "cat"]
+    fair = make_run(tmp_path / "fair", [2.0, 3.0, 4.0], names=names, test="a", scored_by=error)
+    mean = make_run(tmp_path / "mean", [1.0, 3.5, 9.0], names=names, test="a", scored_by=error, **AVERAGE)
+    with opened(browser, report_on(fair, mean)) as page:
+        assert lines(page) == [["cat", "50", "4.0", "9.0"], ["bee", "50", "3.0", "3.5"], ["ant", "50", "2.0", "1.0"]]
+        expect(page.locator("#pair-note")).to_contain_text("serves 2 of 3 clients better than FedAvg() and 1 worse")
+        expect(page.locator("#pair-note")).to_contain_text("The differences are from -5.0 to 1.0 days.")
+        expect(page.get_by_role("heading", name="Error over rounds")).to_be_visible()
+        expect(page.locator("#clients")).to_have_attribute("aria-label", re.compile("^Error of the clients: "))
 
 
 def test_clients_of_other_federations_have_a_table_of_their_own(browser: Browser, tmp_path: Path) -> None:

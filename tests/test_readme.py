@@ -10,9 +10,7 @@ from fedfv.experiments import Experiment, settings_of
 
 ROOT = Path(__file__).parent.parent
 README, DATA, HOME = ((ROOT / name).read_text() for name in ("README.md", "docs/data.md", "docs/home.md"))
-EXAMPLE = (
-    r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?"  # prints what comments, or a block, say
-)
+EXAMPLE = r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?"  # prints what comments, or a block, say
 EXAMPLES = [example for page in (README, DATA, HOME) for example in re.findall(EXAMPLE, page, flags=re.DOTALL)]
 
 

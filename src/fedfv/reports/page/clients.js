@@ -94,7 +94,7 @@ function makePair() {
 }
 
 const STEP = 50;  // clients that are added to the table at a time
-const table = { sort: { column: 2, up: true }, limit: STEP };
+const table = { sort: { column: 2, up: worseFirst > 0 }, limit: STEP };  // the worst client first
 
 // One line for each client of the chosen rows: its name, its number of test examples, and its score in each run.
 function clientLines(rows) {
