@@ -1,6 +1,7 @@
 """Tasks other than classification on Flower, and the model of a directory of Flower."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fedfv.models import build_model, flatten
 from fedfv.reports import summarise
 from fedfv.runs import RunDirectory
 from fedfv.simulation import simulate
-from fedfv.tasks import Regression
+from fedfv.tasks import NextToken, Regression
 from fedfv.training import BatchedClients, LocalSGD, evaluate
 from tests.flower.helpers import SIZES, LocalGrid, make_app, make_federation, make_model
 
@@ -61,6 +62,34 @@ def test_a_regression_on_flower_is_the_simulated_one_and_is_reported_in_its_unit
     assert records[-1].test.variances == pytest.approx(expected.variances.tolist())
     (row,) = summarise([tmp_path / "run"])
     assert row.metrics["worst"][0] == pytest.approx(expected.scores.max().item())
+
+
+class Letters(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.last = nn.Embedding(7, 4), nn.Linear(4, 7)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.embed(tokens))
+        return logits
+
+
+def test_tokens_on_flower_are_trained_and_scored_as_in_the_simulator() -> None:
+    federation = make_federation()
+    tokens = torch.arange(len(federation.inputs))[:, None] * 3 % 7 + torch.arange(6)
+    federation = replace(federation, inputs=tokens[:, :-1] % 7, targets=tokens[:, 1:] % 7, num_classes=7)
+
+    def data(context: Context) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        client = int(context.node_config["partition-id"])
+        return federation.examples("train", client), federation.examples("test", client)
+
+    torch.manual_seed(0)
+    model, task = Letters(), NextToken()
+    grid = LocalGrid(fair_client(Letters, data, LOCAL, task=task), len(SIZES))
+    strategy = FairStrategy(FedAvg(), len(SIZES), scored_by=task.scored_by, wait=0)
+    result = strategy.start(grid, ArrayRecord(model.state_dict()), 3)
+    expected = evaluate(federation, model, strategy.server.params, task=task)
+    assert result.evaluate_metrics_clientapp[3]["scores"] == pytest.approx(expected.scores.tolist())
 
 
 def test_a_score_outside_its_range_costs_the_client_its_place_in_the_evaluation(tmp_path: Path) -> None:
