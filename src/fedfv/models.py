@@ -7,14 +7,24 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedfv.core import NO_BUFFERS, Buffers
 from fedfv.importing import lookup, told
 
-__all__ = ["MODELS", "build_model", "call", "flatten", "flatten_buffers", "load", "unflatten", "unflatten_buffers"]
+__all__ = [
+    "MODELS",
+    "build_model",
+    "call",
+    "flatten",
+    "flatten_buffers",
+    "layers_of",
+    "load",
+    "unflatten",
+    "unflatten_buffers",
+]
 
 
 def linear(input_shape: Sequence[int], num_classes: int) -> nn.Module:
@@ -110,6 +120,16 @@ def _accepted(make: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, 
 def flatten(model: nn.Module) -> Float[Tensor, " d"]:
     """The trainable parameters as one vector, in the order of `named_parameters`."""
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters() if parameter.requires_grad])
+
+
+def layers_of(model: nn.Module) -> Int[Tensor, " L+1"]:
+    """The columns at which the trainable parameters begin in the vector of `flatten`, and its length at the end.
+
+    >>> layers_of(nn.Linear(2, 3))
+    tensor([0, 6, 9])
+    """
+    sizes = [parameter.numel() for parameter in model.parameters() if parameter.requires_grad]
+    return torch.tensor([0, *sizes]).cumsum(dim=0)
 
 
 def unflatten(vectors: Float[Tensor, "*m d"], model: nn.Module) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fedfv import AFL, Aggregator, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg
+from fedfv.aggregators import ClipNorms, ServerAdam, ServerLR, ServerMomentum, ServerYogi
 
 
 class Case(NamedTuple):
@@ -30,6 +31,13 @@ CASES = [
     Case(FedFV(alpha=0.1, tau=0), degree=1),
     Case(FedFV(alpha=0.0, tau=3, order="random"), degree=1),
     Case(FedFV(alpha=0.0, tau=1, order="reverse"), degree=1),
+    Case(ServerMomentum(FedFV(alpha=0.1, tau=2), beta=0.5), degree=1),
+    Case(ServerAdam(FedFV(alpha=0.1, tau=2)), degree=None),
+    Case(ServerYogi(AFL(eta_lambda=0.1)), degree=None),
+    Case(ServerLR(FedMGDA(eta=0.1), lr=0.5, cosine_rounds=5), degree=0),
+    Case(ClipNorms(QFedAvg(q=2.0, lr=0.1, loss="after")), degree=None),
+    Case(ClipNorms(ServerMomentum(FedFV(alpha=0.1, tau=2))), degree=1),
+    Case(ClipNorms(bound=2.0), degree=None),
 ]
 
 

@@ -2,24 +2,33 @@
 
 from typing import Any
 
+from fedfv.aggregators._adaptive import ServerAdam, ServerYogi
 from fedfv.aggregators._afl import AFL
+from fedfv.aggregators._clip_norms import ClipNorms
 from fedfv.aggregators._fedavg import FedAvg
 from fedfv.aggregators._fedfa import FedFa
 from fedfv.aggregators._fedfv import FedFV
 from fedfv.aggregators._fedmgda import FedMGDA
 from fedfv.aggregators._history import History
+from fedfv.aggregators._momentum import ServerMomentum
 from fedfv.aggregators._qfedavg import QFedAvg
+from fedfv.aggregators._server_lr import ServerLR
 from fedfv.core import Aggregator
 
 __all__ = [
     "AFL",
     "AGGREGATORS",
+    "ClipNorms",
     "FedAvg",
     "FedFV",
     "FedFa",
     "FedMGDA",
     "History",
     "QFedAvg",
+    "ServerAdam",
+    "ServerLR",
+    "ServerMomentum",
+    "ServerYogi",
 ]
 
 AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
@@ -29,4 +38,9 @@ AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
     "fedfa": FedFa,
     "fedmgda": FedMGDA,
     "fedfv": FedFV,
+    "server-momentum": ServerMomentum,
+    "server-adam": ServerAdam,
+    "server-yogi": ServerYogi,
+    "server-lr": ServerLR,
+    "clip-norms": ClipNorms,
 }

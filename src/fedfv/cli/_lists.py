@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedfv import data
 from fedfv.aggregators import AGGREGATORS
-from fedfv.core import learning_rate_field
+from fedfv.core import learning_rate_field, title
 from fedfv.data import Federation
 from fedfv.experiments import PARTITIONS, SAMPLINGS, bundled
 from fedfv.metrics import METRICS
@@ -101,6 +101,8 @@ def _keys(kind: Any, learning_rate: str | None) -> Iterator[str]:
     for field in dataclasses.fields(kind):
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             yield f"{field.name} (required)"
+        elif field.default_factory is not dataclasses.MISSING:
+            yield f"[{field.name}] (a table, default {title(field.default_factory())})"
         elif field.name == learning_rate:
             yield f"{field.name} = training.lr"
         else:

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedfv.core._replies import Buffers, Replies
 
 State = TypeVar("State", bound=tuple[Any, ...])
-"""The state of a rule: a NamedTuple whose fields are tensors, or tuples of tensors, and nothing else."""
+"""The state of a rule: a NamedTuple of tensors, of tuples of tensors, and of states of rules inside the rule."""
 
 Rule = TypeVar("Rule")
 
@@ -32,6 +32,8 @@ class Aggregator(Protocol[State]):
     - `answer = "mean"`: the answer is the mean of the models after each round, not the last model (`answer`).
     - `explain(replies, state)`: returns the result of a call, and an `Explanation` as a third value (`explain`).
     - `learning_rate_field`: the name of the field that holds the clients' learning rate (`with_learning_rate`).
+    - `uses_layers = True`: `init` takes a third argument `layers`, the columns at which the arrays of the model begin,
+      and the number of all columns at the end; None if they are not known (`begin`).
     - `title`: the name in tables and figures, if it is not the name of the class (`title`).
     - `always_shown`: the hyper-parameters that labels show even if they have their default value.
     """
@@ -115,17 +117,23 @@ class Explanation(NamedTuple):
 
 
 def needs(rule: Any) -> Mapping[str, Measure | None]:
-    """The optional fields of `Replies` that the rule reads, and how a simulated client measures each.
+    """The optional fields of `Replies` that the rule, or a rule inside it, reads, and how clients measure each.
 
     None marks a value that only clients on a network can measure.
     """
     measures: Mapping[str, Measure | None] = getattr(rule, "needs", {})
+    for inner in inner_rules(rule).values():
+        measures = {**needs(inner), **measures}
     return measures
 
 
 def answers_with_mean(rule: Any) -> bool:
-    """Whether the rule's answer is the mean of the models after each round, and not the last model."""
-    return getattr(rule, "answer", "last") == "mean"
+    """Whether the rule's answer is the mean of the models after each round, and not the last model.
+
+    A rule around a rule answers as the rule inside, unless it says otherwise.
+    """
+    said: str | None = getattr(rule, "answer", None)
+    return said == "mean" if said is not None else any(map(answers_with_mean, inner_rules(rule).values()))
 
 
 def explain(
@@ -136,6 +144,27 @@ def explain(
         explained: tuple[Tensor, State, Explanation | None] = rule.explain(replies, state)
         return explained
     return *rule(replies, state), None
+
+
+def begin(rule: Aggregator[State], num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> State:
+    """The state of a rule before the first round; a rule that uses the layers of the model gets them."""
+    if getattr(rule, "uses_layers", False):
+        state: State = rule.init(num_clients, dim, layers)  # type: ignore[call-arg]
+        return state
+    return rule.init(num_clients, dim)
+
+
+def is_rule(value: Any) -> bool:
+    """Whether the object has the methods of a rule."""
+    return not isinstance(value, type) and callable(value) and hasattr(value, "init")
+
+
+def inner_rules(rule: Any) -> dict[str, Any]:
+    """The rules inside a rule, by the name of the field that holds each."""
+    if not dataclasses.is_dataclass(rule):
+        return {}
+    values = {field.name: getattr(rule, field.name, None) for field in dataclasses.fields(rule)}
+    return {name: value for name, value in values.items() if is_rule(value)}
 
 
 def title(rule: Any) -> str:
@@ -153,6 +182,8 @@ def learning_rate_field(rule: Any) -> str | None:
 def with_learning_rate(rule: Rule, lr: float) -> Rule:
     """The rule with the clients' learning rate in its `learning_rate_field`, unless that field has a value.
 
+    Rules inside the rule get it, too.
+
     >>> @dataclass(frozen=True)
     ... class Scaled:
     ...     learning_rate_field = "eta"
@@ -160,10 +191,11 @@ def with_learning_rate(rule: Rule, lr: float) -> Rule:
     >>> with_learning_rate(Scaled(), 0.01), with_learning_rate(Scaled(eta=1.0), 0.01)
     (Scaled(eta=0.01), Scaled(eta=1.0))
     """
+    changes = {name: with_learning_rate(inner, lr) for name, inner in inner_rules(rule).items()}
     name = learning_rate_field(rule)
-    if name is None or getattr(rule, name) is not None:
-        return rule
-    return dataclasses.replace(rule, **{name: lr})  # type: ignore[type-var]
+    if name is not None and getattr(rule, name) is None:
+        changes[name] = lr
+    return dataclasses.replace(rule, **changes) if changes else rule  # type: ignore[type-var]
 
 
 def learning_rate(rule: Any) -> float:
@@ -177,7 +209,9 @@ def learning_rate(rule: Any) -> float:
 
 def check_rule(rule: Any) -> None:
     """Refuses an object that is not a rule, and a rule whose learning rate is not set."""
-    if isinstance(rule, type) or not (callable(rule) and hasattr(rule, "init")):
+    if not is_rule(rule):
         raise ValueError(f"`aggregator` must be a rule, a callable object with `init`, and not a name, got {rule!r}.")
     if learning_rate_field(rule) is not None:
         learning_rate(rule)
+    for inner in inner_rules(rule).values():
+        check_rule(inner)

@@ -3,11 +3,11 @@
 from typing import Any, Generic, NamedTuple
 
 import torch
-from jaxtyping import Float, Real
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
 from fedfv.core._replies import NO_BUFFERS, Buffers, Replies, shape_of
-from fedfv.core._rules import Aggregator, Explanation, State, answers_with_mean, check_rule, explain, needs
+from fedfv.core._rules import Aggregator, Explanation, State, answers_with_mean, begin, check_rule, explain, needs
 from fedfv.mapped import MappedMatrix
 
 
@@ -23,9 +23,22 @@ class ServerState(NamedTuple, Generic[State]):
 
 
 def start(
-    aggregator: Aggregator[State], num_clients: int, params: Float[Tensor, " d"], buffers: Buffers = NO_BUFFERS
+    aggregator: Aggregator[State],
+    num_clients: int,
+    params: Float[Tensor, " d"],
+    buffers: Buffers = NO_BUFFERS,
+    layers: Int[Tensor, " L+1"] | None = None,
 ) -> ServerState[State]:
-    """The server before the first round."""
+    """The server before the first round.
+
+    Args:
+        aggregator: the rule.
+        num_clients: the number of all clients.
+        params: the parameters of the model, as one vector.
+        buffers: the tensors of the model beside its parameters.
+        layers: the columns at which the arrays of the model begin in `params`, and their number at the end; only a rule
+            that works layer by layer needs them.
+    """
     check_rule(aggregator)
     if num_clients < 1:
         raise ValueError(f"`num_clients` must be at least 1, got {num_clients}.")
@@ -33,7 +46,7 @@ def start(
         raise ValueError(
             f"`params` must be one vector of floating-point numbers, got {params.dtype} {shape_of(params)}."
         )
-    return ServerState(0, num_clients, params, params, aggregator.init(num_clients, len(params)), buffers)
+    return ServerState(0, num_clients, params, params, begin(aggregator, num_clients, len(params), layers), buffers)
 
 
 def answer(rule: Any, server: ServerState[Any]) -> Float[Tensor, " d"]:
@@ -115,28 +128,30 @@ def to_tensors(server: ServerState[Any]) -> dict[str, Tensor]:
         "buffers.values": server.buffers.values,
         "buffers.counts": server.buffers.counts,
     }
-    for field, value in server.memory._asdict().items():
-        for name, part in _numbered(f"memory.{field}", value):
-            named[name] = part.tensor if isinstance(part, MappedMatrix) else part
-    return named
+    return named | _named("memory", server.memory)
 
 
 def from_tensors(aggregator: Aggregator[State], named: dict[str, Tensor]) -> ServerState[State]:
     """The inverse of `to_tensors`, for a server that ran the same rule."""
     num_clients = int(named["num_clients"])
-    empty = aggregator.init(num_clients, len(named["params"]))
-    fields: dict[str, Any] = {}
-    for field, value in empty._asdict().items():  # type: ignore[attr-defined]
-        prefix = f"memory.{field}"
-        if isinstance(value, tuple):
-            count = sum(name.startswith(f"{prefix}.") for name in named)
-            fields[field] = tuple(named[f"{prefix}.{i}"] for i in range(count))
-        else:
-            fields[field] = named[prefix]
-    memory = type(empty)(**fields)
+    memory: State = _filled("memory", begin(aggregator, num_clients, len(named["params"])), named)
     buffers = Buffers(named["buffers.values"], named["buffers.counts"])
     return ServerState(int(named["round"]), num_clients, named["params"], named["mean"], memory, buffers)
 
 
-def _numbered(name: str, value: Any) -> list[tuple[str, Any]]:
-    return [(f"{name}.{i}", part) for i, part in enumerate(value)] if isinstance(value, tuple) else [(name, value)]
+def _named(prefix: str, value: Any) -> dict[str, Tensor]:
+    """The tensors of a state, with a name for each place in it."""
+    if not isinstance(value, tuple):
+        return {prefix: value.tensor if isinstance(value, MappedMatrix) else value}
+    parts = value._asdict().items() if hasattr(value, "_asdict") else enumerate(value)
+    return {name: tensor for key, part in parts for name, tensor in _named(f"{prefix}.{key}", part).items()}
+
+
+def _filled(prefix: str, empty: Any, named: dict[str, Tensor]) -> Any:
+    """A state of the form of `empty` with the tensors of these names; tuples may have got another length."""
+    if not isinstance(empty, tuple):
+        return named[prefix]
+    if hasattr(empty, "_asdict"):
+        return type(empty)(**{key: _filled(f"{prefix}.{key}", part, named) for key, part in empty._asdict().items()})
+    count = sum(name.startswith(f"{prefix}.") for name in named)
+    return tuple(named[f"{prefix}.{i}"] for i in range(count))

@@ -3,8 +3,9 @@
 import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_origin
 
+from fedfv.core import Aggregator
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import adapter_of, build, calling
 from fedfv.importing import lookup, name_of
@@ -36,8 +37,41 @@ def build_kind(
     kind = lookup(name, known, f"{where} {mark}")
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         raise ConfigError(f"{where} {mark} {name!r} must be a dataclass, whose fields are the keys of [{where}].")
+    rest = {key: value for key, value in table.items() if key != mark}
+    inner = {
+        key: build_kind(known, rest.pop(key), f"{where}.{key}", mark) for key in _inner_fields(kind) if key in rest
+    }
     with calling(where, kind):
-        return build(kind, {key: value for key, value in table.items() if key != mark}, where)
+        if not _inner_fields(kind):
+            return build(kind, rest, where)
+        own = [field.name for field in dataclasses.fields(kind)]
+        for key in rest:
+            if key not in own:
+                raise ConfigError.unknown(f"key in [{where}]", key, own)
+        checked = build(_without_inner(kind), rest, where)
+        return kind(**{field.name: getattr(checked, field.name) for field in dataclasses.fields(checked)}, **inner)
+
+
+def _inner_fields(kind: type[Any]) -> list[str]:
+    """The fields of a rule that hold a rule: in TOML, each is a table inside the table of the rule."""
+    return [field.name for field in dataclasses.fields(kind) if _is_rule_type(field.type)]
+
+
+def _is_rule_type(hint: Any) -> bool:
+    return "Aggregator" in hint if isinstance(hint, str) else (get_origin(hint) or hint) is Aggregator
+
+
+def _without_inner(kind: type[Any]) -> Any:
+    """A dataclass with the other fields of a rule, which pydantic can check."""
+    others = [field for field in dataclasses.fields(kind) if not _is_rule_type(field.type) and field.init]
+    fields: list[Any] = []
+    for each in others:
+        default: dict[str, Any] = {"default": each.default, "default_factory": each.default_factory}
+        known = {name: value for name, value in default.items() if value is not dataclasses.MISSING}
+        fields.append((each.name, each.type, dataclasses.field(**known)))
+    made = dataclasses.make_dataclass(kind.__name__, fields, frozen=True, kw_only=True)
+    made.__module__ = kind.__module__
+    return made
 
 
 def table_of(options: Any, known: Mapping[str, type[Any]], where: str, mark: str = "kind") -> dict[str, Any]:
@@ -49,9 +83,14 @@ def table_of(options: Any, known: Mapping[str, type[Any]], where: str, mark: str
     """
     kind = type(options)
     fields = {field.name for field in dataclasses.fields(options) if field.init}
+    inner = {key: table_of(getattr(options, key), known, f"{where}.{key}", mark) for key in _inner_fields(kind)}
     with calling(where, kind):
-        values = adapter_of(kind).dump_python(options, mode="json", include=fields, warnings=False)
-    return {mark: name_of(kind, known, f"{where} {mark}"), **values}
+        if inner:
+            plain = _without_inner(kind)
+            options = plain(**{field.name: getattr(options, field.name) for field in dataclasses.fields(plain)})
+        adapter = adapter_of(type(options))
+        values = adapter.dump_python(options, mode="json", include=fields - inner.keys(), warnings=False)
+    return {mark: name_of(kind, known, f"{where} {mark}"), **values, **inner}
 
 
 def check_task(task: Any) -> None:

@@ -25,7 +25,7 @@ from fedfv.experiments._kinds import table_of
 from fedfv.experiments._seeding import model_seed
 from fedfv.experiments._spec import Experiment
 from fedfv.lens import look
-from fedfv.models import flatten, flatten_buffers
+from fedfv.models import flatten, flatten_buffers, layers_of
 from fedfv.runs import (
     Fingerprint,
     Look,
@@ -147,7 +147,9 @@ def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) 
     server = recorder.resume()
     place.describe(_model_file(experiment, federation, model), frozen_of(model))
     if server is None:
-        server = start(experiment.aggregator, federation.num_clients, flatten(model), flatten_buffers(model))
+        server = start(
+            experiment.aggregator, federation.num_clients, flatten(model), flatten_buffers(model), layers_of(model)
+        )
         recorder.open(server, _opening(experiment, federation, fingerprint), **parts.scores(server))
     scores = next(record.test.scores for record in reversed(place.records()) if record.test is not None)
     scored_by = experiment.task.scored_by

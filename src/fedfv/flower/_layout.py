@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.core import Buffers
@@ -69,6 +69,12 @@ class Layout:
     def size(self, kind: Kind) -> int:
         """The total size of all arrays of a kind."""
         return sum(int(np.prod(shape)) for shape, other in zip(self.shapes, self.kinds, strict=True) if other == kind)
+
+    def layers(self) -> Int[Tensor, " L+1"]:
+        """The columns at which the arrays that are trained begin in the vector of parameters, and its length."""
+        pairs = zip(self.shapes, self.kinds, strict=True)
+        sizes = [int(np.prod(shape)) for shape, kind in pairs if kind == "parameter"]
+        return torch.tensor([0, *sizes]).cumsum(dim=0)
 
     def read(self, arrays: ArrayRecord, out: Float[Tensor, " d"]) -> Buffers:
         """Writes the parameters into `out` and returns the buffers; refuses arrays of another layout."""

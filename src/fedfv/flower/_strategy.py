@@ -157,7 +157,7 @@ class FairStrategy(Strategy):
             return
         params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type("parameter"))
         buffers = self._layout.read(initial_arrays, params)
-        server = start(self.aggregator, self.num_clients, params, buffers)
+        server = start(self.aggregator, self.num_clients, params, buffers, self._layout.layers())
         self._model = Outgoing(self._layout, self.aggregator, server)
         messages = list(self.configure_evaluate(0, self.arrays, evaluate_config, grid))
         answers = grid.send_and_receive(messages, timeout=timeout) if messages else []

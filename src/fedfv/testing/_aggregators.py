@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fedfv.core import Aggregator, Replies, ServerState, as_fields, from_tensors, needs, start, step, to_tensors
+from fedfv.core import Aggregator, Replies, ServerState, as_fields, begin, from_tensors, needs, start, step, to_tensors
 from fedfv.mapped import Matrix
 from fedfv.seeding import rng
 from fedfv.testing._law import Law
@@ -59,14 +59,16 @@ def check_aggregator(
 def _check_interface(rule: Any) -> None:
     with Law("interface") as law:
         law.require(callable(rule) and hasattr(rule, "init"), "a rule has the methods `init` and `__call__`")
-        state = rule.init(_CLIENTS, _PARAMETERS)
+        state = begin(rule, _CLIENTS, _PARAMETERS)
         law.require(isinstance(state, tuple) and hasattr(state, "_asdict"), "`init` must return a NamedTuple")
         for name, value in state._asdict().items():
-            parts = value if isinstance(value, tuple) else (value,)
-            good = all(isinstance(part, Tensor) for part in parts)
-            law.require(
-                good, f"`{name}` of the state must be a tensor or a tuple of tensors, got {type(value).__name__}"
-            )
+            came = type(value).__name__
+            law.require(_is_state(value), f"`{name}` of the state must be a tensor or a tuple of tensors, got {came}")
+
+
+def _is_state(value: Any) -> bool:
+    """Whether a field of a state is a tensor, a tuple of tensors, or the state of a rule inside the rule."""
+    return isinstance(value, Tensor) or (isinstance(value, tuple) and all(map(_is_state, value)))
 
 
 def _inputs() -> dict[str, Float[Tensor, "m d"]]:
@@ -141,7 +143,7 @@ def _run(rule: Aggregator[Any], rounds: Sequence[Replies]) -> ServerState[Any]:
 
 
 def _check_needs(rule: Aggregator[Any], replies: Replies) -> None:
-    memory = rule.init(_CLIENTS, _PARAMETERS)
+    memory = begin(rule, _CLIENTS, _PARAMETERS)
     with Law("needs", "replies with the declared values only"):
         rule(replies, memory)
     for name in needs(rule):
