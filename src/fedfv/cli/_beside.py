@@ -57,7 +57,13 @@ def _replaced(value: Any, key: str, find: Callable[[str], str]) -> Any:
         case list():
             return [_replaced(item, key, find) for item in value]
         case dict() if isinstance(value.get(key), str):
-            return {**value, key: find(value[key])}
+            # A rule inside a rule is a table inside its table; `options` belong to a function.
+            inner = {name: part for name, part in value.items() if isinstance(part, dict) and name != "options"}
+            return {
+                **value,
+                **{name: _replaced(part, key, find) for name, part in inner.items()},
+                key: find(value[key]),
+            }
     return value
 
 

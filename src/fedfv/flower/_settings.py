@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import ConfigRecord
 
 from fedfv.aggregators import AGGREGATORS
+from fedfv.core import inner_rules
 from fedfv.importing import name_of
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[str, Any]:
     """The settings of a strategy that decide the result of a run, as TOML tables."""
-    rule: Any = strategy.aggregator
-    name = name_of(type(rule), AGGREGATORS, "aggregator")
     tables = {
         "engine": "flower",
         "seed": strategy.seed,
@@ -24,7 +23,7 @@ def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[st
         "min_replies": strategy.min_replies,
         "score_key": strategy.score_key,
         "buffers": list(strategy.buffers),
-        "aggregator": {"name": name, **_without_none(dataclasses.asdict(rule))},
+        "aggregator": _table(strategy.aggregator),
         "train_config": {key: _plain(value) for key, value in train_config.items()},
     }
     return tables | ({} if strategy.count is None else {"count": strategy.count})
@@ -35,8 +34,12 @@ def completed(tables: dict[str, Any]) -> dict[str, Any]:
     return {"score_key" if key == "accuracy_key" else key: value for key, value in tables.items()}
 
 
-def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _table(rule: Any) -> dict[str, Any]:
+    """The name and the fields of a rule; a rule inside it is a table inside its table."""
+    inner = {key: _table(each) for key, each in inner_rules(rule).items()}
+    fields = {each.name: getattr(rule, each.name) for each in dataclasses.fields(rule)}
+    plain = {key: value for key, value in fields.items() if value is not None and key not in inner}
+    return {"name": name_of(type(rule), AGGREGATORS, "aggregator"), **plain, **inner}
 
 
 def _plain(value: Any) -> Any:

@@ -26,13 +26,14 @@ class Rule(NamedTuple):
     def of(cls, settings: dict[str, Any]) -> "Rule":
         """The rule of a run. A rule of this package shows non-default values and its `always_shown` fields.
 
-        Other rules show all hyper-parameters, since their defaults are not known.
+        Other rules show all hyper-parameters, since their defaults are not known. A rule inside a rule is always shown.
 
         >>> Rule.of({"aggregator": {"name": "mine.rules:Mine", "beta": 2}}).title
         'Mine'
         """
-        values = {key: value for key, value in settings["aggregator"].items() if key not in ("name", "seed")}
-        name = str(settings["aggregator"]["name"])
+        table = settings["aggregator"]
+        values = {key: _inner(value, settings) for key, value in table.items() if key not in ("name", "seed")}
+        name = str(table["name"])
         kind: Any = AGGREGATORS.get(name)
         if kind is None:
             return cls(name.rpartition(":")[2], values, frozenset(values))
@@ -44,8 +45,15 @@ class Rule(NamedTuple):
 
     def label(self, also: Collection[str] = ()) -> str:
         """The title with the hyper-parameters that every label shows, and those in `also`."""
-        shown = [f"{key}={value!r}" for key, value in self.values.items() if key in self.shown or key in also]
-        return f"{self.title}({', '.join(shown)})"
+        inner = [value.label() for value in self.values.values() if isinstance(value, Rule)]
+        plain = {key: value for key, value in self.values.items() if not isinstance(value, Rule)}
+        shown = [f"{key}={value!r}" for key, value in plain.items() if key in self.shown or key in also]
+        return f"{self.title}({', '.join([*inner, *shown])})"
+
+
+def _inner(value: Any, settings: dict[str, Any]) -> Any:
+    """The value of a hyper-parameter; the table of a rule inside the rule becomes a `Rule`."""
+    return Rule.of({**settings, "aggregator": value}) if isinstance(value, dict) and "name" in value else value
 
 
 def labels(groups: Sequence[Sequence[Run]]) -> list[str]:
