@@ -11,6 +11,8 @@ from fedfv.aggregators._losses import non_negative_losses
 from fedfv.checks import check_choice
 from fedfv.core import Replies
 
+_SMALLEST_WEIGHT = 1e-9  # a solution with a smaller weight cannot be told from one with a weight of zero
+
 
 class Decisions(NamedTuple):
     """The weight of each of all clients, on the simplex, and the sums from which the next weights follow."""
@@ -100,4 +102,6 @@ class AAggFF:
         gains, curvature = state.gains + gain, state.curvature + torch.outer(gain, gain)
         matrix = (4 + N) * torch.eye(N, dtype=torch.double) + N / 4 * curvature  # 4 and N are 2 |p|^2 and H_0, doubled
         lower, upper = torch.zeros_like(gains), torch.ones_like(gains)
-        return Decisions(linalg.quadratic_weights(matrix, -gains, lower, upper), gains, curvature)
+        weights = linalg.quadratic_weights(matrix, -gains, lower, upper)
+        weights = weights.masked_fill(weights < _SMALLEST_WEIGHT, 0)
+        return Decisions(weights / weights.sum(), gains, curvature)
