@@ -351,6 +351,14 @@ def test_fedga_keeps_the_weights_and_losses_of_absent_clients() -> None:
     torch.testing.assert_close(second.weights[:2], 0.5 * doubles(0.75, 0.5) / 1.25)
 
 
+def test_fedga_clips_its_weights() -> None:
+    """Gaps of -1, 1 and 0 make -0.05, 1.0, and 0.05 of 0.1, 0.85 and 0.05; only the first is outside of [0, 1]."""
+    rule = FedGA(step=0.45)
+    state = rule.init(3, 3)._replace(weights=doubles(0.1, 0.85, 0.05), trained_losses=doubles(1.0, 1.0, 1.0))
+    weights = weights_of(rule, 0.0, 2.0, 1.0, state=state)
+    torch.testing.assert_close(weights, doubles(0, 1, 0.05) / 1.05)
+
+
 def test_fedga_does_not_change_the_weight_of_a_client_without_a_gap() -> None:
     rule = FedGA(step=0.5)
     rows = torch.eye(2, dtype=torch.double)
@@ -370,9 +378,11 @@ def test_fedga_leaves_the_model_when_all_weight_is_on_absent_clients() -> None:
     assert state.trained_losses.tolist() == [math.inf, 0.5]
 
 
-def test_aaggff_leaves_the_model_when_all_weight_is_on_absent_clients() -> None:
+@pytest.mark.parametrize("gain", [8.0, 10.0, 12.0, 30.0])
+def test_aaggff_leaves_the_model_when_all_weight_is_on_absent_clients(gain: float) -> None:
+    """The solver's weights of the others are some 1e-12; an average by them would be one by rounding errors."""
     rule = AAggFF(participation="full")
-    state = rule.init(3, 3)._replace(gains=doubles(30.0, 0.0, 0.0))
+    state = rule.init(3, 3)._replace(gains=doubles(gain, 0.0, 0.0))
     direction, state = rule(make_replies(torch.ones(2, 3), clients=torch.tensor([1, 2])), state)
     assert state.weights.tolist() == [1, 0, 0]
     assert not direction.any()
