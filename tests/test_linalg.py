@@ -124,6 +124,26 @@ def test_no_feasible_weights_give_a_shorter_sum(matrix: Tensor, data: st.DataObj
     assert gradient @ (weights - best) <= 1e-9 * max(1.0, float(K.diagonal().max()))
 
 
+@given(matrix=matrices(max_rows=10), data=st.data())
+def test_no_other_point_of_the_simplex_has_a_smaller_quadratic(matrix: Tensor, data: st.DataObject) -> None:
+    m = len(matrix)
+    Q, c = linalg.gramian(matrix) + torch.eye(m), data.draw(vectors(m)) * data.draw(st.sampled_from([1e-3, 1.0, 1e3]))
+    weights = linalg.quadratic_weights(Q, c, torch.zeros(m), torch.ones(m))
+    assert weights.min() >= 0
+    assert weights.sum().item() == pytest.approx(1, abs=1e-9)
+    # At the minimum, no corner of the simplex lies downhill.
+    gradient = Q @ weights + c
+    assert gradient @ weights - gradient.min() <= 1e-9 * max(float(Q.diagonal().max()), float(c.abs().max()))
+    shifted = linalg.quadratic_weights(Q, c + 5, torch.zeros(m), torch.ones(m))
+    torch.testing.assert_close(shifted, weights, rtol=0, atol=1e-6)
+
+
+def test_without_curvature_the_smallest_slope_has_all_the_weight() -> None:
+    c = torch.tensor([3.0, -1.0, 2.0])
+    weights = linalg.quadratic_weights(torch.zeros(3, 3), c, torch.zeros(3), torch.ones(3))
+    assert weights.tolist() == pytest.approx([0, 1, 0], abs=1e-9)
+
+
 def test_bounds_without_a_feasible_point_are_refused() -> None:
     with pytest.raises(ValueError, match="`lower` and `upper` must leave room for weights that sum to 1"):
         linalg.min_norm_weights(torch.eye(2, dtype=torch.double), torch.zeros(2), torch.full((2,), 0.3))

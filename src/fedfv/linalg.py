@@ -29,6 +29,7 @@ __all__ = [
     "min_norm_weights",
     "products",
     "project_simplex",
+    "quadratic_weights",
     "rescale",
     "squared_lengths",
     "thin_combinations",
@@ -161,21 +162,35 @@ def min_norm_weights(
 ) -> Float[Tensor, " m"]:
     """The weights for which the weighted sum of the rows is shortest: min w' K w for sum w = 1 and lower <= w <= upper.
 
-    An interior-point method (PIQP) solves this to machine precision, also for a singular Gramian. If there are many
-    solutions, it returns one of them.
+    The solution is exact to machine precision, also for a singular Gramian. If there are many, this is one of them.
 
     >>> K = torch.tensor([[1.0, 0.0], [0.0, 3.0]], dtype=torch.double)
     >>> min_norm_weights(K, torch.zeros(2), torch.ones(2))
     tensor([0.7500, 0.2500], dtype=torch.float64)
     """
-    m = len(gramian)
-    scale = float(gramian.diagonal().max()) or 1.0
-    low, high = lower.double(), upper.double()
+    return quadratic_weights(gramian, torch.zeros(len(gramian), dtype=torch.double), lower, upper)
+
+
+def quadratic_weights(
+    matrix: Float[Tensor, "m m"], slope: Float[Tensor, " m"], lower: Float[Tensor, " m"], upper: Float[Tensor, " m"]
+) -> Float[Tensor, " m"]:
+    """The weights that minimise w' Q w / 2 + c' w for sum w = 1 and lower <= w <= upper; Q is positive semi-definite.
+
+    An interior-point method (PIQP) solves this to machine precision.
+
+    >>> quadratic_weights(torch.eye(2), torch.tensor([-0.5, 0.0]), torch.zeros(2), torch.ones(2))
+    tensor([0.7500, 0.2500], dtype=torch.float64)
+    """
+    m = len(matrix)
+    Q, low, high = matrix.double(), lower.double(), upper.double()
+    c = slope.double() - slope.double().min()  # a constant in the slope adds a constant to the minimum
+    scale = max(float(Q.diagonal().max()), float(c.max())) or 1.0
     solver = piqp.DenseSolver()
     for tolerance in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
         setattr(solver.settings, tolerance, 1e-12)
+    sums, bounds = (np.ones((1, m)), np.ones(1)), (low.numpy(), high.numpy())
     nothing = (None, None, None)  # the only inequalities are the bounds
-    solver.setup(gramian.numpy() / scale, np.zeros(m), np.ones((1, m)), np.ones(1), *nothing, low.numpy(), high.numpy())
+    solver.setup(Q.numpy() / scale, c.numpy() / scale, *sums, *nothing, *bounds)
     if solver.solve() != piqp.PIQP_SOLVED:
         raise ValueError(f"`lower` and `upper` must leave room for weights that sum to 1, got {lower} and {upper}.")
     return torch.from_numpy(solver.result.x.copy()).clamp(low, high)

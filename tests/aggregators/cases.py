@@ -8,7 +8,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from fedfv import AFL, Aggregator, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg
-from fedfv.aggregators import ClipNorms, ServerAdam, ServerLR, ServerMomentum, ServerYogi
+from fedfv.aggregators import (
+    TERM,
+    AAggFF,
+    ClipNorms,
+    FairMean,
+    FedGA,
+    PropFair,
+    SemiVRed,
+    ServerAdam,
+    ServerLR,
+    ServerMomentum,
+    ServerYogi,
+)
 
 
 class Case(NamedTuple):
@@ -31,6 +43,16 @@ CASES = [
     Case(FedFV(alpha=0.1, tau=0), degree=1),
     Case(FedFV(alpha=0.0, tau=3, order="random"), degree=1),
     Case(FedFV(alpha=0.0, tau=1, order="reverse"), degree=1),
+    Case(TERM(t=2.0), degree=1),
+    Case(TERM(t=0.5, weighting="uniform"), degree=1),
+    Case(FairMean(kappa=1.5, tau=0.5), degree=1),
+    Case(PropFair(M=2.0, eps=0.2), degree=1),
+    Case(SemiVRed(beta=0.5), degree=1),
+    Case(SemiVRed(beta=0.5, semi=False), degree=1),
+    Case(AAggFF(), degree=1),
+    Case(AAggFF(participation="full", response="frechet"), degree=1),
+    Case(FedGA(step=0.5), degree=1),
+    Case(FedGA(step=0.5, rounds=5), degree=1),
     Case(ServerMomentum(FedFV(alpha=0.1, tau=2), beta=0.5), degree=1),
     Case(ServerAdam(FedFV(alpha=0.1, tau=2)), degree=None),
     Case(ServerYogi(AFL(eta_lambda=0.1)), degree=None),

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg
+from fedfv.aggregators import TERM, AAggFF, FairMean, FedGA, PropFair, SemiVRed
 
 NAN = float("nan")
 BAD = [
@@ -30,6 +31,24 @@ BAD = [
     (FedFV, {"tau": 1.5}, "`tau` of FedFV must be a whole number from 0, got 1.5."),
     (FedFV, {"order": "lost"}, "`order` of FedFV must be one of 'loss', 'random', 'reverse', got 'lost'."),
     (FedFV, {"seed": -1}, "`seed` of FedFV must be a whole number from 0, got -1."),
+    (TERM, {"t": -1.0}, "`t` of TERM must be a number in [0, infinity), got -1.0."),
+    (TERM, {"t": NAN}, "`t` of TERM must be a number in [0, infinity), got nan."),
+    (TERM, {"weighting": "sizes"}, "`weighting` of TERM must be one of 'size', 'uniform', got 'sizes'."),
+    (FairMean, {"kappa": -0.1}, "`kappa` of FairMean must be a number in [0, infinity), got -0.1."),
+    (FairMean, {"tau": 0}, "`tau` of FairMean must be a number in (0, infinity), got 0."),
+    (PropFair, {"M": 0.0}, "`M` of PropFair must be a number in (0, infinity), got 0.0."),
+    (PropFair, {"eps": 0}, "`eps` of PropFair must be a number in (0, infinity), got 0."),
+    (SemiVRed, {"beta": -1}, "`beta` of SemiVRed must be a number in [0, infinity), got -1."),
+    (SemiVRed, {"semi": "yes"}, "`semi` of SemiVRed must be true or false, got 'yes'."),
+    (AAggFF, {"participation": "all"}, "`participation` of AAggFF must be one of 'sampled', 'full', got 'all'."),
+    (
+        AAggFF,
+        {"response": "normal"},
+        "`response` of AAggFF must be one of 'gumbel', 'weibull', 'exponential', 'frechet', 'logistic', got 'normal'.",
+    ),
+    (FedGA, {"step": 1.0}, "`step` of FedGA must be a number in [0, 1), got 1.0."),
+    (FedGA, {"step": -0.2}, "`step` of FedGA must be a number in [0, 1), got -0.2."),
+    (FedGA, {"rounds": 0}, "`rounds` of FedGA must be a whole number from 1, got 0."),
 ]
 
 

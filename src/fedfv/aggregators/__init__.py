@@ -2,29 +2,41 @@
 
 from typing import Any
 
+from fedfv.aggregators._aaggff import AAggFF
 from fedfv.aggregators._adaptive import ServerAdam, ServerYogi
 from fedfv.aggregators._afl import AFL
 from fedfv.aggregators._clip_norms import ClipNorms
+from fedfv.aggregators._fairmean import FairMean
 from fedfv.aggregators._fedavg import FedAvg
 from fedfv.aggregators._fedfa import FedFa
 from fedfv.aggregators._fedfv import FedFV
+from fedfv.aggregators._fedga import FedGA
 from fedfv.aggregators._fedmgda import FedMGDA
 from fedfv.aggregators._history import History
 from fedfv.aggregators._momentum import ServerMomentum
+from fedfv.aggregators._propfair import PropFair
 from fedfv.aggregators._qfedavg import QFedAvg
+from fedfv.aggregators._semivred import SemiVRed
 from fedfv.aggregators._server_lr import ServerLR
+from fedfv.aggregators._term import TERM
 from fedfv.core import Aggregator
 
 __all__ = [
     "AFL",
     "AGGREGATORS",
+    "TERM",
+    "AAggFF",
     "ClipNorms",
+    "FairMean",
     "FedAvg",
     "FedFV",
     "FedFa",
+    "FedGA",
     "FedMGDA",
     "History",
+    "PropFair",
     "QFedAvg",
+    "SemiVRed",
     "ServerAdam",
     "ServerLR",
     "ServerMomentum",
@@ -38,6 +50,12 @@ AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
     "fedfa": FedFa,
     "fedmgda": FedMGDA,
     "fedfv": FedFV,
+    "term": TERM,
+    "fairmean": FairMean,
+    "propfair": PropFair,
+    "semivred": SemiVRed,
+    "aaggff": AAggFF,
+    "fedga": FedGA,
     "server-momentum": ServerMomentum,
     "server-adam": ServerAdam,
     "server-yogi": ServerYogi,

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
+from fedfv.aggregators._losses import non_negative_losses
 from fedfv.checks import check_choice, check_number
 from fedfv.core import TRAINED_LOSS, Empty, Measure, Replies, learning_rate
 
@@ -41,17 +42,10 @@ class QFedAvg:
         return Empty()
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
-        losses = self._losses(replies) + 1e-10
+        name: Literal["losses", "trained_losses"] = "losses" if self.loss == "before" else "trained_losses"
+        losses = non_negative_losses(replies, to=self, name=name) + 1e-10
         # L cancels once. Dividing all losses by the largest does not change the result, but keeps F^q from overflowing.
         weights = (losses / losses.max()) ** self.q
         squares = linalg.squared_lengths(replies.updates)
         normaliser = (weights * (self.q / (losses * learning_rate(self)) * squares + 1)).sum()
         return linalg.combine(weights / normaliser, replies.updates), state
-
-    def _losses(self, replies: Replies) -> Float[Tensor, " m"]:
-        name = "losses" if self.loss == "before" else "trained_losses"
-        losses = replies.losses if self.loss == "before" else replies.reported(name, to=self)
-        if (losses < 0).any():
-            bad = replies.clients[losses < 0].tolist()
-            raise ValueError(f"`{name}` must not be negative for QFedAvg, but those of clients {bad} are.")
-        return losses.double()

@@ -1,0 +1,45 @@
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from fedfv import linalg
+from fedfv.checks import check_number
+from fedfv.core import Empty, Replies
+
+
+@dataclass(frozen=True)
+class SemiVRed:
+    """Fewer losses far above the average (SemiVRed, arXiv 2406.16193): a penalty on the semi-variance of the losses.
+
+    With p_k the clients' shares by size and F_bar = sum_k p_k F_k, the objective is F_bar + beta sum_k p_k e_k^2, where
+    the excess e_k is max(F_k - F_bar, 0), and F_k - F_bar for VRed. Its gradient gives the direction sum_k w_k g_k with
+    w_k = p_k (1 + 2 beta (e_k - sum_j p_j e_j)). With beta = 0 this is FedAvg.
+
+    The weights are derived from the objective, not taken from the authors' code. They sum to 1, but with a large beta
+    those of clients with small losses are negative. These become 0, and the others are scaled to sum to 1 again, since
+    without the negative ones they can sum to many times that.
+
+    Args:
+        semi: False for VRed, which penalises the variance, and hence also losses below the average.
+    """
+
+    beta: float = 0.1
+    semi: bool = True
+
+    def __post_init__(self) -> None:
+        check_number(self, "beta", 0)
+        if not isinstance(self.semi, bool):
+            raise ValueError(f"`semi` of SemiVRed must be true or false, got {self.semi!r}.")
+
+    def init(self, num_clients: int, dim: int) -> Empty:
+        return Empty()
+
+    def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
+        losses, sizes = replies.losses.double(), replies.sizes.double()
+        shares = sizes / sizes.sum()
+        excess = losses - shares @ losses
+        if self.semi:
+            excess = excess.clamp(min=0)
+        weights = (shares * (1 + 2 * self.beta * (excess - shares @ excess))).clamp(min=0)
+        return linalg.combine(weights / weights.sum(), replies.updates), state
