@@ -37,9 +37,9 @@ def fairmean(kappa: float, tau: float) -> Weigh:
     return weigh
 
 
-def propfair(M: float, eps: float) -> Weigh:
+def propfair(M: float, epsilon: float) -> Weigh:
     def weigh(round: int, losses: Numbers, sizes: Numbers, trained: Numbers) -> Numbers:
-        return normalised({k: sizes[k] / max(M - losses[k], eps) for k in losses})
+        return normalised({k: sizes[k] / max(M - losses[k], epsilon) for k in losses})
 
     return weigh
 

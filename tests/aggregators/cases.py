@@ -46,7 +46,7 @@ CASES = [
     Case(TERM(t=2.0), degree=1),
     Case(TERM(t=0.5, weighting="uniform"), degree=1),
     Case(FairMean(kappa=1.5, tau=0.5), degree=1),
-    Case(PropFair(M=2.0, eps=0.2), degree=1),
+    Case(PropFair(M=2.0, epsilon=0.2), degree=1),
     Case(SemiVRed(beta=0.5), degree=1),
     Case(SemiVRed(beta=0.5, semi=False), degree=1),
     Case(AAggFF(), degree=1),

@@ -37,7 +37,7 @@ BAD = [
     (FairMean, {"kappa": -0.1}, "`kappa` of FairMean must be a number in [0, infinity), got -0.1."),
     (FairMean, {"tau": 0}, "`tau` of FairMean must be a number in (0, infinity), got 0."),
     (PropFair, {"M": 0.0}, "`M` of PropFair must be a number in (0, infinity), got 0.0."),
-    (PropFair, {"eps": 0}, "`eps` of PropFair must be a number in (0, infinity), got 0."),
+    (PropFair, {"epsilon": 0}, "`epsilon` of PropFair must be a number in (0, infinity), got 0."),
     (SemiVRed, {"beta": -1}, "`beta` of SemiVRed must be a number in [0, infinity), got -1."),
     (SemiVRed, {"semi": "yes"}, "`semi` of SemiVRed must be true or false, got 'yes'."),
     (AAggFF, {"participation": "all"}, "`participation` of AAggFF must be one of 'sampled', 'full', got 'all'."),

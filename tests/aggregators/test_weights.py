@@ -71,8 +71,8 @@ def test_fairmean_worked_by_hand() -> None:
 
 
 def test_propfair_worked_by_hand() -> None:
-    """10 / (2 - 1), 30 / (2 - 0.5), and 10 / 0.2, since the utility of a loss of 7 is below eps."""
-    weights = weights_of(PropFair(M=2, eps=0.2), 1.0, 0.5, 7.0, sizes=torch.tensor([10, 30, 10]))
+    """10 / (2 - 1), 30 / (2 - 0.5), and 10 / 0.2, since the utility of a loss of 7 is below epsilon."""
+    weights = weights_of(PropFair(M=2, epsilon=0.2), 1.0, 0.5, 7.0, sizes=torch.tensor([10, 30, 10]))
     torch.testing.assert_close(weights, doubles(10, 20, 50) / 80)
 
 
@@ -147,7 +147,7 @@ def test_the_step_of_fedga_falls_linearly_to_zero() -> None:
         (TERM(t=3.0), plain.term(3.0, by_size=True)),
         (TERM(t=0.5, weighting="uniform"), plain.term(0.5, by_size=False)),
         (FairMean(kappa=1.5, tau=0.3), plain.fairmean(1.5, 0.3)),
-        (PropFair(M=2.2, eps=0.1), plain.propfair(2.2, 0.1)),
+        (PropFair(M=2.2, epsilon=0.1), plain.propfair(2.2, 0.1)),
         (SemiVRed(beta=1.5), plain.semivred(1.5, semi=True)),
         (SemiVRed(beta=1.5, semi=False), plain.semivred(1.5, semi=False)),
     ],

@@ -12,29 +12,29 @@ from fedfv.core import Empty, Replies
 class PropFair:
     """Proportional fairness of the utilities M - F_k (PropFair, Zhang et al., TMLR 2023): relative gains count equally.
 
-    The direction is sum_k w_k g_k with w_k proportional to n_k / max(M - F_k, eps), for clients of size n_k. This is
-    the gradient of -sum_k n_k log(M - F_k), scaled to weights that sum to 1; `eps` continues the logarithm linearly.
-    With equal losses it is FedAvg.
+    The direction is sum_k w_k g_k with w_k proportional to n_k / max(M - F_k, epsilon), for clients of size n_k. This
+    is the gradient of -sum_k n_k log(M - F_k), scaled to weights that sum to 1; `epsilon` continues the logarithm
+    linearly. With equal losses it is FedAvg.
 
     The published algorithm changes the loss that clients train with. Weights on the server have the same effect for one
     full-batch step of each client, but not for more local work.
 
     Args:
-        M: the loss at which a client has no utility left, in the paper 2 to 5; all losses from M - eps on have the same
-            weight.
-        eps: the smallest utility in the denominator.
+        M: the loss at which a client has no utility left, in the paper 2 to 5; all losses from M - epsilon on have the
+            same weight.
+        epsilon: the smallest utility in the denominator.
     """
 
     M: float = 2.0
-    eps: float = 0.2
+    epsilon: float = 0.2
 
     def __post_init__(self) -> None:
         check_number(self, "M", 0, open_low=True)
-        check_number(self, "eps", 0, open_low=True)
+        check_number(self, "epsilon", 0, open_low=True)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
-        weights = replies.sizes.double() / (self.M - replies.losses.double()).clamp(min=self.eps)
+        weights = replies.sizes.double() / (self.M - replies.losses.double()).clamp(min=self.epsilon)
         return linalg.combine(weights / weights.sum(), replies.updates), state
