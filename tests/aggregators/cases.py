@@ -8,7 +8,18 @@ from typing import Any, NamedTuple
 import pytest
 
 from fedfv import AFL, Aggregator, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg
-from fedfv.aggregators import ClipNorms, ServerAdam, ServerLR, ServerMomentum, ServerYogi
+from fedfv.aggregators import (
+    IMTLG,
+    AdaFed,
+    ClipNorms,
+    FairGrad,
+    FedLF,
+    FedMDFG,
+    ServerAdam,
+    ServerLR,
+    ServerMomentum,
+    ServerYogi,
+)
 
 
 class Case(NamedTuple):
@@ -31,6 +42,15 @@ CASES = [
     Case(FedFV(alpha=0.1, tau=0), degree=1),
     Case(FedFV(alpha=0.0, tau=3, order="random"), degree=1),
     Case(FedFV(alpha=0.0, tau=1, order="reverse"), degree=1),
+    Case(AdaFed(), degree=1),
+    Case(AdaFed(gamma=2.0, normalise=True, length="own"), degree=1),
+    Case(IMTLG(), degree=1),
+    Case(IMTLG(length="own"), degree=1),
+    Case(FairGrad(alpha=2.0), degree=1),
+    Case(FairGrad(alpha=1.0, length="own"), degree=0),
+    Case(FedMDFG(), degree=1),
+    Case(FedMDFG(theta=90.0), degree=1),
+    Case(FedLF(), degree=1),
     Case(ServerMomentum(FedFV(alpha=0.1, tau=2), beta=0.5), degree=1),
     Case(ServerAdam(FedFV(alpha=0.1, tau=2)), degree=None),
     Case(ServerYogi(AFL(eta_lambda=0.1)), degree=None),

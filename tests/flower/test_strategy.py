@@ -16,7 +16,7 @@ from fedfv import AFL, FedAvg, FedFa, FedFV, start
 from fedfv.core import ACCURACY, TRAINED_LOSS, ServerState
 from fedfv.experiments import ConfigError, RunError
 from fedfv.flower import FairStrategy, fair_app, fair_client
-from fedfv.models import build_model, flatten, flatten_buffers
+from fedfv.models import build_model, flatten, flatten_buffers, layers_of
 from fedfv.reports import summarise
 from fedfv.runs import RunDirectory
 from fedfv.seeding import rng
@@ -38,7 +38,7 @@ def sample(round: int) -> torch.Tensor:
 def simulated(rule: Any, rounds: int) -> ServerState[Any]:
     federation, model = make_federation(), make_model()
     clients = BatchedClients(federation, model, LOCAL, seed=SEED, measures=MEASURES)
-    *_, last = simulate(clients, rule, sample, start(rule, len(SIZES), flatten(model)), rounds)
+    *_, last = simulate(clients, rule, sample, start(rule, len(SIZES), flatten(model), layers=layers_of(model)), rounds)
     return last.server
 
 

@@ -2,14 +2,19 @@
 
 from typing import Any
 
+from fedfv.aggregators._adafed import AdaFed
 from fedfv.aggregators._adaptive import ServerAdam, ServerYogi
 from fedfv.aggregators._afl import AFL
 from fedfv.aggregators._clip_norms import ClipNorms
+from fedfv.aggregators._fairgrad import FairGrad
 from fedfv.aggregators._fedavg import FedAvg
 from fedfv.aggregators._fedfa import FedFa
 from fedfv.aggregators._fedfv import FedFV
+from fedfv.aggregators._fedlf import FedLF
+from fedfv.aggregators._fedmdfg import FedMDFG
 from fedfv.aggregators._fedmgda import FedMGDA
 from fedfv.aggregators._history import History
+from fedfv.aggregators._imtl_g import IMTLG
 from fedfv.aggregators._momentum import ServerMomentum
 from fedfv.aggregators._qfedavg import QFedAvg
 from fedfv.aggregators._server_lr import ServerLR
@@ -18,10 +23,15 @@ from fedfv.core import Aggregator
 __all__ = [
     "AFL",
     "AGGREGATORS",
+    "IMTLG",
+    "AdaFed",
     "ClipNorms",
+    "FairGrad",
     "FedAvg",
     "FedFV",
     "FedFa",
+    "FedLF",
+    "FedMDFG",
     "FedMGDA",
     "History",
     "QFedAvg",
@@ -38,6 +48,11 @@ AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
     "fedfa": FedFa,
     "fedmgda": FedMGDA,
     "fedfv": FedFV,
+    "adafed": AdaFed,
+    "imtl-g": IMTLG,
+    "fairgrad": FairGrad,
+    "fedmdfg": FedMDFG,
+    "fedlf": FedLF,
     "server-momentum": ServerMomentum,
     "server-adam": ServerAdam,
     "server-yogi": ServerYogi,
