@@ -9,6 +9,7 @@ __all__ = ["alpha_fair_weights", "ridge_solve"]
 _RIDGE = 1e-10  # relative to squared lengths, far above the rounding errors of a Gramian of many rows
 _STEPS, _HALVINGS = 100, 30
 _CONVERGED = 1e-13  # relative size of the last step
+_SMALLEST_LOG = -5.0  # of the factor by which a value shrinks in one step; measured: without it, large alphas fail
 
 
 def ridge_solve(
@@ -35,8 +36,9 @@ def alpha_fair_weights(gramian: Float[Tensor, "m m"], alpha: float, ridge: float
 
     Newton's method solves K w = z and log w + alpha log z = 0 for positive w and z. With z eliminated, each step solves
     one system of m equations, whose matrix is positive definite for all positive w and z. A step is halved until the
-    residuals decrease, so the only point where the method can stop is the solution. Weights so small that they do not
-    change the combination of the rows need not be exact.
+    residuals decrease. Weights so small that they do not change the combination of the rows need not be exact. Tested
+    for alpha from 0.1 to 30, where about ten steps are enough, and a hundred if the rows are Pareto-stationary. Beyond,
+    the weights may be those of an unfinished search.
 
     If the rows have a combination of zero with non-negative weights (they are Pareto-stationary), the equation has no
     solution, but with K + ridge diag(K) instead of K it has one. Its weights are large, and they combine the rows to a
@@ -90,7 +92,7 @@ def _alpha_fair(
 
 def _moved(values: Float[Tensor, " m"], step: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
     """Positive values after a step; values that shrink take it in their logarithm, so they stay positive."""
-    return torch.where(step < 0, values * (step / values).clamp(min=-20).exp(), values + step)
+    return torch.where(step < 0, values * (step / values).clamp(min=_SMALLEST_LOG).exp(), values + step)
 
 
 def _inverse_lengths(gramian: Float[Tensor, "m m"]) -> Float[Tensor, " m"]:

@@ -17,7 +17,8 @@ class AdaFed:
     The direction d is the one with g_k . d = F_k^gamma |d|^2 for all clients. With f_k = F_k^gamma and the Gramian K of
     the updates it is sum_k y_k g_k / (f . y), where K y = f. The paper constructs the same vector by a Gram-Schmidt
     process, which needs an order of the clients and may divide by zero; here K gets a small ridge. Where the updates
-    are linearly dependent, the rates are the nearest possible ones. An update of zero is left out.
+    are linearly dependent, the rates are the nearest possible ones, even if a client becomes worse. An update of zero
+    is left out.
 
     Some weights y may be negative. In the paper, d has its own length: it shrinks when updates conflict, and it depends
     on the unit of the losses.

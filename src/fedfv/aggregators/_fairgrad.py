@@ -25,8 +25,8 @@ class FairGrad:
     combination with positive weights that is shorter than 1e-5 of its terms. An update of zero is left out.
 
     Args:
-        alpha: 0 is the plain mean, whether or not it improves every client; values above 0, however small, do not allow
-            a client to become worse.
+        alpha: at most 30. 0 is the plain mean, whether or not it improves every client; values above 0, however small,
+            do not allow a client to become worse.
         length: "mean" scales the direction to the length of the plain mean of the updates; "own" is that of the
             equation, which for alpha = 1 does not depend on the scale of the updates.
     """
@@ -35,7 +35,7 @@ class FairGrad:
     length: Length = "mean"
 
     def __post_init__(self) -> None:
-        check_number(self, "alpha", 0, 100)
+        check_number(self, "alpha", 0, 30)
         check_choice(self, "length", ("own", "mean"))
 
     def init(self, num_clients: int, dim: int) -> Empty:

@@ -19,7 +19,8 @@ class IMTLG:
 
     With f_k = |g_k| and the Gramian K of the updates, the weights are those of K y = f, divided by their sum, so that
     g_k . d / |g_k| is the same number for all clients. K gets a small ridge. Where the updates are linearly dependent,
-    the projections are the nearest possible to equal ones. An update of zero is left out.
+    the projections are the nearest possible to equal ones, even if a client becomes worse. An update of zero is left
+    out.
 
     The length, but not the direction, depends on whether updates are scaled to one length first, as in some ports; here
     they are not. Where the sum is negative, the published weights make every client worse; here they are divided by the
