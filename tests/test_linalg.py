@@ -1,5 +1,6 @@
 """Properties of the linear algebra, on matrices that Hypothesis thinks of."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,99 @@ def test_without_curvature_the_smallest_slope_has_all_the_weight() -> None:
 def test_bounds_without_a_feasible_point_are_refused() -> None:
     with pytest.raises(ValueError, match="`lower` and `upper` must leave room for weights that sum to 1"):
         linalg.min_norm_weights(torch.eye(2, dtype=torch.double), torch.zeros(2), torch.full((2,), 0.3))
+
+
+@settings(max_examples=25)
+@given(matrix=long_matrices(), other=long_matrices(), data=st.data())
+def test_the_passes_over_blocks_are_those_over_the_columns_of_each_block(
+    matrix: Tensor, other: Tensor, data: st.DataObject
+) -> None:
+    d = min(matrix.shape[1], other.shape[1])
+    matrix, other = matrix[:, :d].contiguous(), other[:, :d].to(matrix.dtype).contiguous()
+    inner = sorted(data.draw(st.lists(st.integers(0, d), max_size=4)))  # blocks may be empty
+    offsets = torch.tensor([0, *inner, d])
+    used = torch.tensor(data.draw(st.lists(st.booleans(), min_size=len(other), max_size=len(other))))
+    weights = torch.randn(len(offsets) - 1, len(matrix), dtype=torch.double)
+    grams = linalg.block_gramians(matrix, offsets)
+    crosses = linalg.block_cross_gramians(matrix, other, offsets, used)
+    combined = linalg.combine_blocks(weights, matrix, offsets)
+    accumulated = matrix[0].clone()
+    linalg.accumulate_blocks(accumulated, weights, matrix, offsets)
+    for block, (low, high) in enumerate(pairwise(offsets.tolist())):
+        first, second = matrix[:, low:high].double(), other[used, low:high].double()
+        torch.testing.assert_close(grams[block], first @ first.mT, rtol=1e-12, atol=1e-8)
+        torch.testing.assert_close(crosses[block], first @ second.mT, rtol=1e-12, atol=1e-8)
+        sums = weights[block] @ first
+        torch.testing.assert_close(combined[low:high], sums.to(matrix.dtype))
+        torch.testing.assert_close(accumulated[low:high], (first[0] + sums).to(matrix.dtype))
+
+
+SCALES = [1e-10, 1.0, 1e15]
+
+
+def hard_gramians(m: int, scale: float) -> dict[str, Tensor]:
+    random = scale * torch.randn(m, 50, dtype=torch.double, generator=torch.Generator().manual_seed(m))
+    lengths = torch.logspace(-3, 3, m, dtype=torch.double)[:, None]
+    halves = torch.cat([random[: m - m // 2], random[: m // 2]])
+    rows = {"random": random, "lengths": lengths * random, "pairs": halves, "few columns": random[:, : max(1, m // 2)]}
+    return {name: linalg.gramian(each.contiguous()) for name, each in rows.items()}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("m", [1, 2, 10, 40])
+def test_a_ridge_solution_solves_the_equation_up_to_the_ridge(m: int, scale: float) -> None:
+    for name, K in hard_gramians(m, scale).items():
+        right = K @ torch.linspace(1, 2, m, dtype=torch.double)  # has a solution, also if K is singular
+        found = linalg.ridge_solve(K, right)
+        lengths = K.diagonal().sqrt()
+        error = ((K @ found - right) / lengths).abs().max() / (right / lengths).abs().max()
+        assert error < 1e-6, (name, error)
+
+
+@given(matrix=matrices(max_rows=12), right=vectors(12), power=st.sampled_from([0.0, 8.0, -8.0]))
+def test_a_ridge_solution_is_finite_and_does_not_depend_on_the_lengths_of_the_rows(
+    matrix: Tensor, right: Tensor, power: float
+) -> None:
+    K, factors = linalg.gramian(matrix), torch.linspace(0, power, len(matrix), dtype=torch.double).exp2()
+    plain = linalg.ridge_solve(K, right[: len(matrix)])
+    scaled = linalg.ridge_solve(K * factors[:, None] * factors, right[: len(matrix)] * factors) * factors
+    assert plain.isfinite().all()
+    assert not plain[K.diagonal() == 0].any()
+    size = (plain.abs() * K.diagonal().sqrt()).max()
+    assert ((scaled - plain).abs() * K.diagonal().sqrt()).max() <= 1e-3 * size
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("m", [1, 2, 10, 40])
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 1.0, 2.0, 10.0, 30.0])
+def test_alpha_fair_weights_solve_their_equation(alpha: float, m: int, scale: float) -> None:
+    grams = hard_gramians(m, scale)
+    for name in ("random", "pairs") if alpha < 1 else ("random", "pairs", "lengths"):
+        K = grams[name]
+        weights = linalg.alpha_fair_weights(K, alpha)
+        shares = weights * K.diagonal().sqrt()
+        counts = shares > 1e-10 * shares.max()  # below, a weight does not change the combination
+        assert (weights > 0).all(), name
+        products = K @ weights + 1e-10 * K.diagonal() * weights
+        error = (alpha * products.log() + weights.log())[counts].abs().max() / (1 + alpha)
+        assert error < 1e-9, (name, error)
+
+
+@given(matrix=matrices(max_rows=12), alpha=st.sampled_from([0.1, 0.5, 1.0, 2.0, 10.0, 30.0]))
+def test_alpha_fair_weights_are_finite_and_positive(matrix: Tensor, alpha: float) -> None:
+    K = linalg.gramian(matrix)
+    weights = linalg.alpha_fair_weights(K, alpha)
+    assert weights.isfinite().all()
+    assert torch.equal(weights > 0, K.diagonal() > 0)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 2.0, 10.0])
+def test_alpha_fair_weights_of_stationary_rows_combine_them_to_almost_nothing(alpha: float) -> None:
+    rows = torch.randn(4, 20, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    rows = torch.cat([rows, -(torch.tensor([[1.0, 2, 3, 4]], dtype=torch.double) @ rows)])
+    weights = linalg.alpha_fair_weights(linalg.gramian(rows), alpha)
+    assert (weights > 0).all()
+    assert (weights @ rows).norm() < 2e-5 * (weights[:, None] * rows).norm()
 
 
 def test_the_length_of_a_combination_keeps_its_digits_when_the_rows_cancel() -> None:

@@ -18,7 +18,16 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["combine", "conflicts_in_turn", "gramian", "products", "spans", "thin_combinations", "thin_product"]
+__all__ = [
+    "combine",
+    "conflicts_in_turn",
+    "cross_gramian",
+    "gramian",
+    "products",
+    "spans",
+    "thin_combinations",
+    "thin_product",
+]
 
 CHUNK = 1 << 14  # columns of one partial sum; measured: shorter chunks are slower
 _BLAS_ROWS = 24  # a Gramian of more rows than this is bound by arithmetic, and BLAS is faster
@@ -42,6 +51,27 @@ def gramian(rows: Float[Tensor, "m d"], columns: range) -> Float[Tensor, "m m"]:
         for block in blocks:  # the matrix is symmetric: its blocks above the diagonal are not computed
             total[block, : block.stop].addmm_(double[block], double[: block.stop].mT)
     return _symmetric(total)
+
+
+def cross_gramian(
+    rows: Float[Tensor, "m d"], others: Float[Tensor, "n d"], used: Int[Tensor, " u"], columns: range
+) -> Float[Tensor, "m u"]:
+    """`rows @ others[used].T` in double, over these columns; other rows of `others` are not read."""
+    m = len(rows)
+    if _is_plain(rows) and _is_plain(others) and m <= _BLAS_ROWS:
+        first, second, chosen = rows.numpy(), others.numpy(), used.numpy()
+        partial = np.zeros((_chunks(columns), m, len(used)))
+        _in_threads(
+            lambda part, chunks: _cross_gramian(first, second, chosen, part.start, part.stop, partial[chunks]),
+            columns,
+            m + len(used),
+        )
+        return torch.from_numpy(partial.sum(axis=0))
+    total = torch.zeros(m, len(used), dtype=torch.double, device=rows.device)
+    index = used.to(others.device)
+    for part in spans(columns, max(1, (1 << 19) // (m + len(used)))):
+        total.addmm_(rows[:, part].double(), others[index, part].to(rows.device).double().mT)
+    return total
 
 
 def products(
@@ -194,6 +224,46 @@ def _gramian(matrix: Array, start: int, stop: int, partial: Array) -> None:
                     if i + 1 < m:
                         partial[chunk, i + 1, j] += s10
                         partial[chunk, i + 1, j + 1] += s11
+
+
+@_compiled
+def _cross_gramian(
+    matrix: Array, others: Array, used: NDArray[np.int64], start: int, stop: int, partial: Array
+) -> None:
+    """Products of pairs of rows with pairs of other rows, as in `_gramian`; odd last rows are paired with zeros."""
+    m, n = matrix.shape[0], len(used)
+    width = 128
+    tile, other = np.zeros((m + 1, width)), np.zeros((2, width))
+    for chunk in range(partial.shape[0]):
+        end = min(start + (chunk + 1) * CHUNK, stop)
+        for low in range(start + chunk * CHUNK, end, width):
+            k_end = min(width, end - low)
+            for i in range(m):
+                row, x = matrix[i, low : low + k_end], tile[i]
+                for k in range(k_end):
+                    x[k] = row[k]
+            for j in range(0, n, 2):
+                for b in range(2):
+                    if j + b < n:
+                        row, y = others[used[j + b], low : low + k_end], other[b]
+                        for k in range(k_end):
+                            y[k] = row[k]
+                y0, y1 = other[0], other[1]
+                for i in range(0, m, 2):
+                    x0, x1 = tile[i], tile[i + 1]
+                    s00, s01, s10, s11 = 0.0, 0.0, 0.0, 0.0
+                    for k in range(k_end):
+                        s00 += x0[k] * y0[k]
+                        s01 += x0[k] * y1[k]
+                        s10 += x1[k] * y0[k]
+                        s11 += x1[k] * y1[k]
+                    partial[chunk, i, j] += s00
+                    if j + 1 < n:
+                        partial[chunk, i, j + 1] += s01
+                    if i + 1 < m:
+                        partial[chunk, i + 1, j] += s10
+                        if j + 1 < n:
+                            partial[chunk, i + 1, j + 1] += s11
 
 
 @_compiled

@@ -1,12 +1,14 @@
 """Linear algebra of a few very long rows, as the rules need it; no function knows about clients.
 
 Small results (Gramians, weights) are double-precision tensors in main memory; long vectors keep their type and device.
-All work over the d columns is one of three passes, over a tensor or over a memory-mapped file.
+All work over the d columns is one of four passes, over a tensor or over a memory-mapped file. A block is a range of
+columns; `offsets` are the columns at which the blocks begin, and the number of all columns at the end.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 import piqp
@@ -15,12 +17,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv import _kernels
+from fedfv._equations import alpha_fair_weights, ridge_solve
 from fedfv._kernels import thin_combinations, thin_product
 from fedfv.mapped import MappedMatrix, Matrix
 
 __all__ = [
     "accumulate",
+    "accumulate_blocks",
+    "alpha_fair_weights",
+    "block_cross_gramians",
+    "block_gramians",
     "combine",
+    "combine_blocks",
     "deconflict",
     "finite_rows",
     "gramian",
@@ -31,6 +39,7 @@ __all__ = [
     "project_simplex",
     "quadratic_weights",
     "rescale",
+    "ridge_solve",
     "squared_lengths",
     "thin_combinations",
     "thin_product",
@@ -48,6 +57,35 @@ def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
     """
     rows = _rows(matrix)
     return _total(_kernels.gramian(rows, columns) for columns in _pieces(matrix))
+
+
+def block_gramians(matrix: Matrix, offsets: Int[Tensor, " L+1"]) -> Float[Tensor, "L m m"]:
+    """The Gramian of each block of columns; the matrix is read once, and not copied.
+
+    >>> block_gramians(torch.tensor([[3.0, 4.0], [-4.0, 3.0]]), torch.tensor([0, 1, 2])).tolist()
+    [[[9.0, -12.0], [-12.0, 16.0]], [[16.0, 12.0], [12.0, 9.0]]]
+    """
+    rows = _rows(matrix)
+    grams = torch.zeros(len(offsets) - 1, len(rows), len(rows), dtype=torch.double)
+    for block, part in _in_blocks(_pieces(matrix), offsets):
+        grams[block] += _kernels.gramian(rows, part).cpu()
+    return grams
+
+
+def block_cross_gramians(
+    matrix: Matrix, other: Matrix, offsets: Int[Tensor, " L+1"], used: Bool[Tensor, " n"]
+) -> Float[Tensor, "L m u"]:
+    """For each block of columns, the inner products of the rows with those rows of another matrix that are in `used`.
+
+    >>> first, second = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])
+    >>> block_cross_gramians(first, second, torch.tensor([0, 2]), torch.tensor([False, True]))
+    tensor([[[17.]]], dtype=torch.float64)
+    """
+    rows, others, index = _rows(matrix), _rows(other), used.nonzero().flatten()
+    grams = torch.zeros(len(offsets) - 1, len(rows), len(index), dtype=torch.double)
+    for block, part in _in_blocks(_common(_pieces(matrix), _pieces(other)), offsets):
+        grams[block] += _kernels.cross_gramian(rows, others, index, part).cpu()
+    return grams
 
 
 def squared_lengths(matrix: Matrix) -> Float[Tensor, " m"]:
@@ -87,6 +125,25 @@ def combine(weights: Float[Tensor, " m"], matrix: Matrix) -> Float[Tensor, " d"]
 def accumulate(vector: Float[Tensor, " d"], weights: Float[Tensor, " m"], matrix: Matrix) -> None:
     """Adds `weights @ matrix` to `vector`, in place."""
     _combine(vector, 1.0, weights, matrix)
+
+
+def combine_blocks(weights: Float[Tensor, "L m"], matrix: Matrix, offsets: Int[Tensor, " L+1"]) -> Float[Tensor, " d"]:
+    """The combination of the rows with other weights for each block of columns.
+
+    >>> combine_blocks(torch.eye(2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0, 1, 2]))
+    tensor([1., 4.])
+    """
+    rows = _rows(matrix)
+    vector = torch.empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    _combine_blocks(vector, 0.0, weights, matrix, offsets)
+    return vector
+
+
+def accumulate_blocks(
+    vector: Float[Tensor, " d"], weights: Float[Tensor, "L m"], matrix: Matrix, offsets: Int[Tensor, " L+1"]
+) -> None:
+    """Adds `combine_blocks(weights, matrix, offsets)` to `vector`, in place."""
+    _combine_blocks(vector, 1.0, weights, matrix, offsets)
 
 
 def length(vector: Float[Tensor, " d"]) -> float:
@@ -204,6 +261,26 @@ def _pieces(matrix: Matrix) -> Iterable[range]:
     return matrix.pieces() if isinstance(matrix, MappedMatrix) else [range(matrix.shape[1])]
 
 
+def _in_blocks(pieces: Iterable[range], offsets: Int[Tensor, " L+1"]) -> Iterator[tuple[int, range]]:
+    """The parts of the pieces, each within one block, and the index of that block."""
+    for piece in pieces:
+        for block, (low, high) in enumerate(pairwise(offsets.tolist())):
+            if part := range(max(low, piece.start), min(high, piece.stop)):
+                yield block, part
+
+
+def _common(first: Iterable[range], second: Iterable[range]) -> Iterator[range]:
+    """The intersections of two sequences of ranges that cover the same columns in order."""
+    others = iter(second)
+    other = next(others, None)
+    for piece in first:
+        while other is not None and other.start < piece.stop:
+            yield range(max(other.start, piece.start), min(other.stop, piece.stop))
+            if other.stop > piece.stop:
+                break
+            other = next(others, None)
+
+
 def _total(parts: Iterable[Tensor]) -> Tensor:
     return reduce(torch.add, parts).cpu()
 
@@ -212,3 +289,9 @@ def _combine(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix) -> No
     rows = _rows(matrix)
     for columns in _pieces(matrix):
         _kernels.combine(vector, keep, weights.double(), rows, columns)
+
+
+def _combine_blocks(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix, offsets: Tensor) -> None:
+    rows = _rows(matrix)
+    for block, part in _in_blocks(_pieces(matrix), offsets):
+        _kernels.combine(vector, keep, weights[block].double(), rows, part)

@@ -12,11 +12,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 from flwr.clientapp import ClientApp
 from torch.nn.functional import cross_entropy
 
-from fedfv import AFL, FedAvg, FedFa, FedFV, start
+from fedfv import AFL, FedAvg, FedFa, FedFV, FedLF, start
 from fedfv.core import ACCURACY, TRAINED_LOSS, ServerState
 from fedfv.experiments import ConfigError, RunError
 from fedfv.flower import FairStrategy, fair_app, fair_client
-from fedfv.models import build_model, flatten, flatten_buffers
+from fedfv.models import build_model, flatten, flatten_buffers, layers_of
 from fedfv.reports import summarise
 from fedfv.runs import RunDirectory
 from fedfv.seeding import rng
@@ -35,10 +35,11 @@ def sample(round: int) -> torch.Tensor:
     return torch.from_numpy(rng(SEED, "sample", round).choice(len(SIZES), COUNT, replace=False)).sort().values
 
 
-def simulated(rule: Any, rounds: int) -> ServerState[Any]:
+def simulated(rule: Any, rounds: int, flat: bool = False) -> ServerState[Any]:
     federation, model = make_federation(), make_model()
     clients = BatchedClients(federation, model, LOCAL, seed=SEED, measures=MEASURES)
-    *_, last = simulate(clients, rule, sample, start(rule, len(SIZES), flatten(model)), rounds)
+    server = start(rule, len(SIZES), flatten(model), layers=None if flat else layers_of(model))
+    *_, last = simulate(clients, rule, sample, server, rounds)
     return last.server
 
 
@@ -61,6 +62,13 @@ def test_a_strategy_is_the_simulator_with_messages_in_between(rule: Any) -> None
     torch.testing.assert_close(found.params, expected.params, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(found.mean, expected.mean, rtol=1e-9, atol=1e-12)
     assert found.round == expected.round == 6
+
+
+def test_layers_reach_the_rule_and_are_those_of_the_simulator() -> None:
+    found, expected = run(make_strategy(FedLF()), make_grid(), 6), simulated(FedLF(), 6)
+    assert found.memory.offsets.tolist() == expected.memory.offsets.tolist() == [0, 30, 35, 50, 53]
+    torch.testing.assert_close(found.params, expected.params, rtol=1e-9, atol=1e-12)
+    assert not torch.allclose(found.params, simulated(FedLF(), 6, flat=True).params), "the layers make no difference"
 
 
 def test_the_result_is_the_mean_of_all_models_for_afl_and_the_last_for_others() -> None:

@@ -3,16 +3,21 @@
 from typing import Any
 
 from fedfv.aggregators._aaggff import AAggFF
+from fedfv.aggregators._adafed import AdaFed
 from fedfv.aggregators._adaptive import ServerAdam, ServerYogi
 from fedfv.aggregators._afl import AFL
 from fedfv.aggregators._clip_norms import ClipNorms
+from fedfv.aggregators._fairgrad import FairGrad
 from fedfv.aggregators._fairmean import FairMean
 from fedfv.aggregators._fedavg import FedAvg
 from fedfv.aggregators._fedfa import FedFa
 from fedfv.aggregators._fedfv import FedFV
 from fedfv.aggregators._fedga import FedGA
+from fedfv.aggregators._fedlf import FedLF
+from fedfv.aggregators._fedmdfg import FedMDFG
 from fedfv.aggregators._fedmgda import FedMGDA
 from fedfv.aggregators._history import History
+from fedfv.aggregators._imtl_g import IMTLG
 from fedfv.aggregators._momentum import ServerMomentum
 from fedfv.aggregators._propfair import PropFair
 from fedfv.aggregators._qfedavg import QFedAvg
@@ -24,14 +29,19 @@ from fedfv.core import Aggregator
 __all__ = [
     "AFL",
     "AGGREGATORS",
+    "IMTLG",
     "TERM",
     "AAggFF",
+    "AdaFed",
     "ClipNorms",
+    "FairGrad",
     "FairMean",
     "FedAvg",
     "FedFV",
     "FedFa",
     "FedGA",
+    "FedLF",
+    "FedMDFG",
     "FedMGDA",
     "History",
     "PropFair",
@@ -56,6 +66,11 @@ AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
     "semivred": SemiVRed,
     "aaggff": AAggFF,
     "fedga": FedGA,
+    "adafed": AdaFed,
+    "imtl-g": IMTLG,
+    "fairgrad": FairGrad,
+    "fedmdfg": FedMDFG,
+    "fedlf": FedLF,
     "server-momentum": ServerMomentum,
     "server-adam": ServerAdam,
     "server-yogi": ServerYogi,

@@ -1,0 +1,53 @@
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fedfv import linalg
+from fedfv.aggregators._length import Length, with_length
+from fedfv.checks import check_choice, check_number
+from fedfv.core import Empty, Replies
+
+_STATIONARY = 1e-5  # a direction shorter than this share of its terms is due to the ridge
+
+
+@dataclass(frozen=True)
+class FairGrad:
+    """FairGrad (Ban and Ji, arXiv 2402.15638): alpha-fair improvement of the clients, from the mean to the worst-off.
+
+    The improvement of client k is g_k . d. Among all directions of one length, d has the largest sum of
+    (g_k . d)^(1 - alpha) / (1 - alpha), or of log(g_k . d) for alpha = 1, which is Nash-MTL (Navon et al., ICML 2022).
+    Its weights w are the positive solution of K w = w^(-1/alpha), with the Gramian K of the updates. So every client
+    improves. As alpha grows, the smallest improvement counts more.
+
+    Where no direction improves all clients, there is no solution; the direction is zero if the updates have a
+    combination with positive weights that is shorter than 1e-5 of its terms. An update of zero is left out.
+
+    Args:
+        alpha: at most 30. 0 is the plain mean, whether or not it improves every client; values above 0, however small,
+            do not allow a client to become worse.
+        length: "mean" scales the direction to the length of the plain mean of the updates; "own" is that of the
+            equation, which for alpha = 1 does not depend on the scale of the updates.
+    """
+
+    alpha: float = 1.0
+    length: Length = "mean"
+
+    def __post_init__(self) -> None:
+        check_number(self, "alpha", 0, 30)
+        check_choice(self, "length", ("own", "mean"))
+
+    def init(self, num_clients: int, dim: int) -> Empty:
+        return Empty()
+
+    def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
+        m, updates = len(replies.clients), replies.updates
+        if self.alpha == 0:
+            return linalg.combine(torch.full((m,), 1 / m, dtype=torch.double), updates), state
+        gramian = linalg.gramian(updates)
+        weights = linalg.alpha_fair_weights(gramian, self.alpha)
+        square = float(weights @ gramian @ weights)
+        if square <= _STATIONARY**2 * float(weights.square() @ gramian.diagonal()):
+            weights = torch.zeros_like(weights)
+        return linalg.combine(with_length(weights, updates, gramian, self.length), updates), state
