@@ -22,9 +22,11 @@ Index = NDArray[np.int64]
 
 
 def nonnegative_steps(
-    cosines: Float[Tensor, "m m"], starts: Float[Tensor, "k m"], ridge: float
+    cosines: Float[Tensor, "m m"], starts: Float[Tensor, "k m"], products: Float[Tensor, "k m"], ridge: float
 ) -> Float[Tensor, "k m"]:
-    """For each row b of `starts` the step x >= 0 for which (b + x)' C (b + x) is smallest; C has ones on its diagonal.
+    """For each row b of `starts`, of sum 1, the step x >= 0 with the smallest (b + x)' C (b + x) / 2 - products' x.
+
+    C has ones on its diagonal. At the solution C (b + x) >= products, with equality where x is positive.
 
     Sweeps over the coordinates guess which entries are positive, and block principal pivoting (Judice and Pires, 1994)
     corrects the guess. If that does not soon lead to the solution, as for a singular C, the active set method of Lawson
@@ -33,11 +35,11 @@ def nonnegative_steps(
     """
     k, m = starts.shape
     steps = torch.zeros(k, m, dtype=torch.double)
-    C, lower = cosines.contiguous().numpy(), starts.contiguous().numpy()
+    C, lower, least = (tensor.contiguous().numpy() for tensor in (cosines, starts, products))
     threads = torch.get_num_threads() if k * m**2 > 1 << 17 else 1  # below, threads cost more than they save
     size = -(-k // (8 * threads)) if threads > 1 else k
     _share(
-        lambda part: _nonnegative_steps(C, lower, steps.numpy(), ridge, part.start, part.stop),
+        lambda part: _nonnegative_steps(C, lower, least, steps.numpy(), ridge, part.start, part.stop),
         [range(i, min(i + size, k)) for i in range(0, k, size)],
         threads,
     )
@@ -45,33 +47,35 @@ def nonnegative_steps(
 
 
 @_compiled
-def _nonnegative_steps(C: Array, starts: Array, steps: Array, ridge: float, first: int, last: int) -> None:
+def _nonnegative_steps(
+    C: Array, starts: Array, products: Array, steps: Array, ridge: float, first: int, last: int
+) -> None:
     m = C.shape[0]
     L, inside = np.empty((m, m)), np.empty(m, np.int64)
     constant, slope, before = np.empty(m), np.empty(m), np.empty(m)
     for p in range(first, last):
         x = steps[p]
-        slope[:] = 0.0
+        for j in range(m):
+            slope[j] = -products[p, j]
         for j in range(m):
             if starts[p, j] != 0.0:
                 _add(slope, starts[p, j], C[j])
         constant[:] = slope
         before[:] = 0.0
-        total = np.abs(starts[p]).sum()
         n = _sweep(C, slope, x, inside, ridge)
         for i in range(n):
             _factorise(C, ridge, L, inside, i)
         for _ in range(_PROXIMAL_STEPS):
-            n = _pivot(C, constant, ridge, total, x, slope, L, inside, n)
+            n = _pivot(C, constant, ridge, x, slope, L, inside, n)
             if n < 0:
                 x[:] = before
-                n = _descend(C, constant, ridge, total, x, slope, L, inside)
+                n = _descend(C, constant, ridge, x, slope, L, inside)
             change = 0.0
             for j in range(m):
                 change = max(change, abs(x[j] - before[j]))
                 constant[j] -= ridge * (x[j] - before[j])
                 before[j] = x[j]
-            if ridge * change <= 1e-15 * total:
+            if ridge * change <= 1e-15:
                 break
 
 
@@ -96,9 +100,7 @@ def _sweep(C: Array, slope: Array, x: Array, inside: Index, ridge: float) -> int
 
 
 @_compiled
-def _pivot(
-    C: Array, constant: Array, ridge: float, total: float, x: Array, slope: Array, L: Array, inside: Index, n: int
-) -> int:
+def _pivot(C: Array, constant: Array, ridge: float, x: Array, slope: Array, L: Array, inside: Index, n: int) -> int:
     """Exchanges all entries whose value or slope has the wrong sign, until there are none; returns the number inside.
 
     -1 if three exchanges in a row made no progress.
@@ -110,7 +112,7 @@ def _pivot(
         x[:] = 0.0
         for i in range(n):
             x[inside[i]] = z[i]
-        smallest = -_ROUNDING * _slopes(C, constant, total, x, slope, inside, n)
+        smallest = -_ROUNDING * _slopes(C, constant, x, slope, inside, n)
         wrong = 0
         for i in range(n):
             wrong += z[i] < 0.0
@@ -133,9 +135,7 @@ def _pivot(
 
 
 @_compiled
-def _descend(
-    C: Array, constant: Array, ridge: float, total: float, x: Array, slope: Array, L: Array, inside: Index
-) -> int:
+def _descend(C: Array, constant: Array, ridge: float, x: Array, slope: Array, L: Array, inside: Index) -> int:
     """The solution from any x >= 0, by steps that do not increase the objective; returns the number inside."""
     m, n = len(x), 0
     rejected = np.zeros(m, np.bool_)
@@ -146,7 +146,7 @@ def _descend(
             n += 1
     n = _walk(C, constant, ridge, x, L, inside, n)
     for _ in range(10 * m):
-        size = _slopes(C, constant, total, x, slope, inside, n)
+        size = _slopes(C, constant, x, slope, inside, n)
         for i in range(n):
             slope[inside[i]] = 0.0
         slope[rejected] = 0.0
@@ -185,9 +185,10 @@ def _walk(C: Array, constant: Array, ridge: float, x: Array, L: Array, inside: I
 
 
 @_compiled
-def _slopes(C: Array, constant: Array, total: float, x: Array, slope: Array, inside: Index, n: int) -> float:
+def _slopes(C: Array, constant: Array, x: Array, slope: Array, inside: Index, n: int) -> float:
     """Writes the slope of the objective in each entry that is not inside, and returns the size of its terms."""
     slope[:] = constant
+    total = 1.0
     for i in range(n):
         total += abs(x[inside[i]])
         _add(slope, x[inside[i]], C[inside[i]])

@@ -5,7 +5,7 @@ All work over the d columns is one of three passes, over a tensor or over a memo
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = [
     "gramian",
     "length",
     "length_of_combination",
+    "max_min_in_ball",
     "min_norm_weights",
     "products",
     "project_simplex",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 _RIDGE = 1e-10  # of a problem whose rows have length 1
+_NO_LENGTH = 1e-5  # a convex combination of such rows that is shorter is taken for zero
 
 
 def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
@@ -172,21 +174,27 @@ def min_norm_weights(
     >>> min_norm_weights(K, torch.zeros(2), torch.ones(2))
     tensor([0.7500, 0.2500], dtype=torch.float64)
     """
+    m = len(gramian)
     scale = float(gramian.diagonal().max()) or 1.0
-    nothing = torch.zeros(len(gramian), dtype=torch.double)
-    try:
-        return _interior_point(gramian / scale, nothing, lower, upper, total=1.0)
-    except ArithmeticError:
-        needed = "must leave room for weights that sum to 1"
-        raise ValueError(f"`lower` and `upper` {needed}, got {lower} and {upper}.") from None
+    low, high = lower.double(), upper.double()
+    solver = piqp.DenseSolver()
+    for tolerance in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
+        setattr(solver.settings, tolerance, 1e-12)
+    nothing = (None, None, None)  # the only inequalities are the bounds
+    solver.setup(gramian.numpy() / scale, np.zeros(m), np.ones((1, m)), np.ones(1), *nothing, low.numpy(), high.numpy())
+    if solver.solve() != piqp.PIQP_SOLVED:
+        raise ValueError(f"`lower` and `upper` must leave room for weights that sum to 1, got {lower} and {upper}.")
+    return torch.from_numpy(solver.result.x.copy()).clamp(low, high)
 
 
-def dual_cone_weights(gramian: Float[Tensor, "m m"], lower: Float[Tensor, "k m"]) -> Float[Tensor, "k m"]:
+def dual_cone_weights(
+    gramian: Float[Tensor, "m m"], lower: Float[Tensor, "k m"], least: float = 0.0
+) -> Float[Tensor, "k m"]:
     """For each row b of `lower`, the weights for which the weighted sum is shortest: min v' K v for v >= b.
 
     The weighted sum v' G of the rows of a matrix G with the Gramian K is then the projection of b' G onto the dual cone
     of these rows, the vectors that have no negative product with any of them. Where no product (K b)_j is negative,
-    v = b exactly.
+    v = b exactly. In general, it is the projection onto the vectors whose products are at least `least`.
 
     The rows of G are brought to the same length, which changes neither the problem nor the answer, so short and long
     rows count alike. A ridge of 1e-10 times the squared length holds each of up to 20 proximal steps near the one
@@ -198,36 +206,66 @@ def dual_cone_weights(gramian: Float[Tensor, "m m"], lower: Float[Tensor, "k m"]
     tensor([[1.0000, 0.5000],
             [1.0000, 1.0000]], dtype=torch.float64)
     """
-    lengths = gramian.diagonal().sqrt()
-    lengths = lengths.masked_fill(lengths == 0, 1)
-    cosines, bounds = gramian / lengths[:, None] / lengths, lower.double()
+    lengths, cosines = _cosines(gramian)
+    bounds = lower.double()
     starts = bounds * lengths
     sizes = starts.abs().sum(dim=1, keepdim=True)
-    starts = starts / sizes.masked_fill(sizes == 0, 1)
-    steps = nonnegative_steps(cosines, starts, _RIDGE)
+    sizes = sizes.masked_fill(sizes == 0, 1)
+    steps = nonnegative_steps(cosines, starts / sizes, least / lengths / sizes, _RIDGE)
     return bounds + steps * sizes / lengths
 
 
-def _interior_point(
-    quadratic: Float[Tensor, "m m"],
-    linear: Float[Tensor, " m"],
-    lower: Float[Tensor, " m"],
-    upper: Float[Tensor, " m"] | None = None,
-    total: float | None = None,
-) -> Float[Tensor, " m"]:
-    """The x of the smallest x' Q x / 2 + q' x for lower <= x <= upper, and for sum x = total if that is given."""
-    m = len(quadratic)
-    solver = piqp.DenseSolver()
-    for tolerance in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
-        setattr(solver.settings, tolerance, 1e-12)
-    sums = (None, None) if total is None else (np.ones((1, m)), np.full(1, total))
-    nothing = (None, None, None)  # the only inequalities are the bounds
-    high = torch.full((m,), torch.inf) if upper is None else upper
-    bounds = lower.double(), high.double()
-    solver.setup(quadratic.numpy(), linear.numpy(), *sums, *nothing, *(bound.numpy() for bound in bounds))
-    if (status := solver.solve()) != piqp.PIQP_SOLVED:
-        raise ArithmeticError(f"the quadratic program was not solved: {status}.")
-    return torch.from_numpy(solver.result.x.copy()).clamp(*bounds)
+def max_min_in_ball(gramian: Float[Tensor, "m m"], centre: Float[Tensor, " m"], radius: float) -> Float[Tensor, " m"]:
+    """Weights of the point whose smallest product with a row is largest, among those near the combination by `centre`.
+
+    The points are those within the distance `radius`. With p the centre, the answer v = p + z is the projection onto
+    the vectors whose products are at least some number, the largest for which sqrt(z' K z) <= radius. If the rows have
+    a convex combination of zero, no number above 0 is possible, and the projection onto the dual cone is the answer.
+
+    >>> max_min_in_ball(torch.eye(2, dtype=torch.double), torch.tensor([0.9, 0.1]), 0.5)
+    tensor([0.9000, 0.6000], dtype=torch.float64)
+    """
+    lengths, cosines = _cosines(gramian)
+    centre = centre.double()
+
+    def excess(least: float) -> float:
+        step = dual_cone_weights(gramian, centre[None], least)[0] - centre
+        return math.sqrt(max(0.0, float(step @ gramian @ step))) / radius - 1
+
+    low, high = float((gramian @ centre).min()), 0.0
+    if low >= 0 or excess(0.0) < 0:
+        # The vector whose products are all at least 1 is long if the rows have a short convex combination.
+        if dual_cone_weights(cosines, torch.zeros(1, len(lengths)), least=1.0).sum() >= _NO_LENGTH**-2:
+            return dual_cone_weights(gramian, centre[None])[0]
+        distance = math.sqrt(float(centre @ gramian @ centre)) + radius
+        low, high = max(low, 0.0), distance * float(lengths.min())
+    return dual_cone_weights(gramian, centre[None], _root(excess, low, high))[0]
+
+
+def _cosines(gramian: Float[Tensor, "m m"]) -> tuple[Float[Tensor, " m"], Float[Tensor, "m m"]]:
+    """The lengths of the rows, 1 for a row of zeros, and their products after they are brought to length 1."""
+    lengths = gramian.diagonal().sqrt()
+    lengths = lengths.masked_fill(lengths == 0, 1)
+    return lengths, gramian / lengths[:, None] / lengths
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where an increasing function, not positive at `low` nor negative at `high`, is zero (Anderson, Bjorck 1973)."""
+    left, right, middle = function(low), function(high), low
+    for _ in range(100):
+        if right <= 0 or left == right:
+            return high
+        middle = low - left * (high - low) / (right - left)
+        value = function(middle)
+        if abs(value) <= 1e-13 or high - low <= 1e-15 * max(abs(low), abs(high)):
+            return middle
+        if value > 0:
+            left *= 1 - value / right if value < right else 0.5
+            high, right = middle, value
+        else:
+            right *= 1 - value / left if value > left else 0.5
+            low, left = middle, value
+    return middle
 
 
 def _rows(matrix: Matrix) -> Float[Tensor, "m d"]:

@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from fedfv import AFL, Aggregator, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg
-from fedfv.aggregators import ClipNorms, ServerAdam, ServerLR, ServerMomentum, ServerYogi
+from fedfv.aggregators import (
+    AlignedMTL,
+    CAGrad,
+    ClipNorms,
+    DualProj,
+    ServerAdam,
+    ServerLR,
+    ServerMomentum,
+    ServerYogi,
+    UPGrad,
+)
 
 
 class Case(NamedTuple):
@@ -31,6 +41,14 @@ CASES = [
     Case(FedFV(alpha=0.1, tau=0), degree=1),
     Case(FedFV(alpha=0.0, tau=3, order="random"), degree=1),
     Case(FedFV(alpha=0.0, tau=1, order="reverse"), degree=1),
+    Case(UPGrad(), degree=1),
+    Case(UPGrad(length="mean"), degree=1),
+    Case(DualProj(), degree=1),
+    Case(DualProj(length="mean"), degree=1),
+    Case(CAGrad(), degree=1),
+    Case(CAGrad(c=2.0, length="mean"), degree=1),
+    Case(AlignedMTL(), degree=1),
+    Case(AlignedMTL(length="mean"), degree=1),
     Case(ServerMomentum(FedFV(alpha=0.1, tau=2), beta=0.5), degree=1),
     Case(ServerAdam(FedFV(alpha=0.1, tau=2)), degree=None),
     Case(ServerYogi(AFL(eta_lambda=0.1)), degree=None),

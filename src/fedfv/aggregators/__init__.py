@@ -4,7 +4,10 @@ from typing import Any
 
 from fedfv.aggregators._adaptive import ServerAdam, ServerYogi
 from fedfv.aggregators._afl import AFL
+from fedfv.aggregators._aligned_mtl import AlignedMTL
+from fedfv.aggregators._cagrad import CAGrad
 from fedfv.aggregators._clip_norms import ClipNorms
+from fedfv.aggregators._dualproj import DualProj
 from fedfv.aggregators._fedavg import FedAvg
 from fedfv.aggregators._fedfa import FedFa
 from fedfv.aggregators._fedfv import FedFV
@@ -13,12 +16,16 @@ from fedfv.aggregators._history import History
 from fedfv.aggregators._momentum import ServerMomentum
 from fedfv.aggregators._qfedavg import QFedAvg
 from fedfv.aggregators._server_lr import ServerLR
+from fedfv.aggregators._upgrad import UPGrad
 from fedfv.core import Aggregator
 
 __all__ = [
     "AFL",
     "AGGREGATORS",
+    "AlignedMTL",
+    "CAGrad",
     "ClipNorms",
+    "DualProj",
     "FedAvg",
     "FedFV",
     "FedFa",
@@ -29,6 +36,7 @@ __all__ = [
     "ServerLR",
     "ServerMomentum",
     "ServerYogi",
+    "UPGrad",
 ]
 
 AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
@@ -38,6 +46,10 @@ AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
     "fedfa": FedFa,
     "fedmgda": FedMGDA,
     "fedfv": FedFV,
+    "upgrad": UPGrad,
+    "dualproj": DualProj,
+    "cagrad": CAGrad,
+    "aligned-mtl": AlignedMTL,
     "server-momentum": ServerMomentum,
     "server-adam": ServerAdam,
     "server-yogi": ServerYogi,
