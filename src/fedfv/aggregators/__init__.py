@@ -16,6 +16,7 @@ from fedfv.aggregators._history import History
 from fedfv.aggregators._momentum import ServerMomentum
 from fedfv.aggregators._qfedavg import QFedAvg
 from fedfv.aggregators._server_lr import ServerLR
+from fedfv.aggregators._torchjd import FromTorchJD, on_matrix
 from fedfv.aggregators._upgrad import UPGrad
 from fedfv.core import Aggregator
 
@@ -30,6 +31,7 @@ __all__ = [
     "FedFV",
     "FedFa",
     "FedMGDA",
+    "FromTorchJD",
     "History",
     "QFedAvg",
     "ServerAdam",
@@ -37,6 +39,7 @@ __all__ = [
     "ServerMomentum",
     "ServerYogi",
     "UPGrad",
+    "on_matrix",
 ]
 
 AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
@@ -50,6 +53,7 @@ AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
     "dualproj": DualProj,
     "cagrad": CAGrad,
     "aligned-mtl": AlignedMTL,
+    "torchjd": FromTorchJD,
     "server-momentum": ServerMomentum,
     "server-adam": ServerAdam,
     "server-yogi": ServerYogi,
