@@ -1,10 +1,13 @@
-"""FedFV as the paper's Algorithms 1-3 say it, one client and one projection after another, in double precision.
+"""Rules as their papers say them: slow and obvious, to compare the fast ones with.
+
+FedFV as the paper's Algorithms 1-3 say it, one client and one projection after another, in double precision.
 
 Written for reading, and to compare the fast one with. Departures from the printed boxes, which the paper's own text
 and numbers ask for: the clients that keep their update are those with the *largest* losses (section 3.3), ties in loss
 go by client, and a direction of zero is left alone.
 """
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -55,3 +58,32 @@ class PlainFedFV:
                 if g @ total < 0:
                     g = g - (g @ total) / (total @ total) * total
         return g
+
+
+def project_onto_dual_cone(vector: Vector, rows: list[Vector]) -> Vector:
+    """The nearest vector that has no negative product with a row: the best over all sets of rows with product zero."""
+    best, distance = np.zeros_like(vector), float(np.linalg.norm(vector))  # zero is always feasible
+    for count in range(len(rows) + 1):
+        for zeros in itertools.combinations(rows, count):
+            nearest = vector - np.linalg.pinv(np.array(zeros)) @ (np.array(zeros) @ vector) if zeros else vector
+            feasible = all(nearest @ row >= -1e-9 * np.linalg.norm(row) * np.linalg.norm(vector) for row in rows)
+            if feasible and np.linalg.norm(nearest - vector) < distance:
+                best, distance = nearest, float(np.linalg.norm(nearest - vector))
+    return best
+
+
+def upgrad(rows: list[Vector]) -> Vector:
+    """Each row projected onto the dual cone of all, and the mean of the projections (arXiv 2406.16232)."""
+    return np.mean([project_onto_dual_cone(row, rows) for row in rows], axis=0)
+
+
+def dualproj(rows: list[Vector]) -> Vector:
+    """The mean projected onto the dual cone of the rows."""
+    return project_onto_dual_cone(np.mean(rows, axis=0), rows)
+
+
+def aligned_mtl(rows: list[Vector]) -> Vector:
+    """The mean of the rows after the singular values are replaced by the smallest that is not zero (CVPR 2023)."""
+    left, values, right = np.linalg.svd(np.array(rows), full_matrices=False)
+    used = values > 1e-6 * values[0]
+    return np.mean(values[used].min() * left[:, used] @ right[used], axis=0)

@@ -16,6 +16,7 @@ EXTRAS = {
     "tensorboard": ["tensorboard"],
     "tables": ["pyarrow"],
     "datasets": ["datasets"],
+    "torchjd": ["torchjd"],
 }
 
 
@@ -66,6 +67,8 @@ def test_the_core_simulates_without_any_extra() -> None:
         ("from fedfv.data import example, table; table(example('flights'), target='late')", "tables"),
         (called("run", "fashion-fair", "--set", "data.name=mine.csv", "--set", "data.target=late"), "tables"),
         ("from fedfv.data import table; table('.', target='late')", "datasets"),
+        ("from fedfv import FromTorchJD; FromTorchJD().init(3, 4)", "torchjd"),
+        (called("run", "fashion-fair", "--set", 'aggregator={name="torchjd"}'), "torchjd"),
     ],
 )
 def test_a_missing_extra_is_named(code: str, extra: str) -> None:

@@ -1,5 +1,7 @@
 """Properties of the linear algebra, on matrices that Hypothesis thinks of."""
 
+import itertools
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -241,6 +243,58 @@ def test_alpha_fair_weights_of_stationary_rows_combine_them_to_almost_nothing(al
     weights = linalg.alpha_fair_weights(linalg.gramian(rows), alpha)
     assert (weights > 0).all()
     assert (weights @ rows).norm() < 2e-5 * (weights[:, None] * rows).norm()
+
+
+@given(matrix=matrices(max_rows=12), data=st.data())
+def test_dual_cone_weights_satisfy_the_conditions_of_optimality(matrix: Tensor, data: st.DataObject) -> None:
+    m, scale = len(matrix), data.draw(st.sampled_from([1.0, 1e-10, 1e15]))
+    matrix = matrix * scale * 10.0 ** (data.draw(vectors(m)) / 50)[:, None]
+    lower = torch.stack([data.draw(vectors(m)).abs(), *torch.eye(m, dtype=torch.double)])
+    check_dual_cone(linalg.gramian(matrix), lower)
+
+
+@pytest.mark.parametrize(("m", "d"), [(500, 700), (200, 100), (60, 3)], ids=["regular", "singular", "flat"])
+def test_many_dual_cone_problems_are_solved_together(m: int, d: int) -> None:
+    matrix = torch.randn(m, d, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    K, lower = linalg.gramian(matrix), torch.eye(m, dtype=torch.double)[:40]
+    check_dual_cone(K, lower)
+    assert torch.equal(linalg.dual_cone_weights(K, lower)[7:8], linalg.dual_cone_weights(K, lower[7:8]))
+
+
+def check_dual_cone(K: Tensor, lower: Tensor) -> None:
+    """Bounds, slopes without a negative, and one of both zero, for rows of length 1 and bounds of sum 1."""
+    weights = linalg.dual_cone_weights(K, lower)
+    lengths = K.diagonal().sqrt()
+    sizes = (lower @ lengths)[:, None]
+    scale = torch.where(sizes * lengths > 0, sizes * lengths, 1)
+    slopes, steps = (weights @ K) / scale, (weights - lower) * lengths / torch.where(sizes > 0, sizes, 1)
+    assert (weights >= lower).all()
+    assert slopes.min() >= -1e-9
+    assert (slopes * steps).abs().max() <= 1e-8
+
+
+@given(matrix=matrices(max_rows=6))
+def test_dual_cone_weights_are_the_best_of_all_active_sets(matrix: Tensor) -> None:
+    K, lower = linalg.gramian(matrix), torch.full((len(matrix),), 0.5, dtype=torch.double)
+    found = linalg.dual_cone_weights(K, lower[None])[0]
+    best = min(float(v @ K @ v) for v in candidates(K, lower))
+    assert float(found @ K @ found) <= best + 1e-9 * float(K.diagonal().max())
+
+
+def candidates(K: Tensor, lower: Tensor) -> Iterator[Tensor]:
+    """For each set of entries above their bound, the stationary point if it is feasible."""
+    for inside in itertools.product([False, True], repeat=len(K)):
+        free, weights = torch.tensor(inside), lower.clone()
+        if free.any():
+            weights[free] = -(torch.linalg.pinv(K[free][:, free]) @ K[free][:, ~free] @ lower[~free])
+        if (weights >= lower).all():
+            yield weights
+
+
+def test_without_a_conflict_dual_cone_weights_are_the_bounds() -> None:
+    K = linalg.gramian(torch.rand(9, 50, generator=torch.Generator().manual_seed(0)))
+    lower = torch.eye(9, dtype=torch.double) / 9
+    assert torch.equal(linalg.dual_cone_weights(K, lower), lower)
 
 
 def test_the_length_of_a_combination_keeps_its_digits_when_the_rows_cancel() -> None:

@@ -7,9 +7,10 @@ threads. Tensors that numba cannot read (on a GPU, in half precision, strided) g
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -163,18 +164,21 @@ def _chunks(columns: range) -> int:
 
 
 def _in_threads(run: Callable[[range, slice], None], columns: range, rows: int) -> None:
-    """Calls `run(part, chunks)` for parts of the columns that begin at a chunk, in as many threads as torch has.
-
-    Each thread takes the next part when it has finished one, so a delayed thread does not delay the others.
-    """
+    """Calls `run(part, chunks)` for parts of the columns that begin at a chunk, in as many threads as torch has."""
     chunks = _chunks(columns)
     threads = torch.get_num_threads() if rows * len(columns) > 1 << 20 else 1  # below, threads cost more than they save
     size = -(-chunks // (4 * threads if threads > 1 else 1))
-    parts = iter([(columns[i * CHUNK : (i + size) * CHUNK], slice(i, i + size)) for i in range(0, chunks, size)])
+    parts = [(columns[i * CHUNK : (i + size) * CHUNK], slice(i, i + size)) for i in range(0, chunks, size)]
+    _share(lambda part: run(*part), parts, threads)
+
+
+def _share(run: Callable[[Any], None], parts: Iterable[Any], threads: int) -> None:
+    """Calls `run` for each part; a thread takes the next when it has finished one, so none waits for another."""
+    waiting = iter(parts)
 
     def work() -> None:
-        for part in parts:
-            run(*part)
+        for part in waiting:
+            run(part)
 
     helpers = [_pool().submit(work) for _ in range(threads - 1)]
     work()

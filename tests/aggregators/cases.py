@@ -3,6 +3,7 @@
 Where one case of each rule is enough, for tests that take long, the first one stands for its rule.
 """
 
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,18 +14,23 @@ from fedfv.aggregators import (
     TERM,
     AAggFF,
     AdaFed,
+    AlignedMTL,
+    CAGrad,
     ClipNorms,
+    DualProj,
     FairGrad,
     FairMean,
     FedGA,
     FedLF,
     FedMDFG,
+    FromTorchJD,
     PropFair,
     SemiVRed,
     ServerAdam,
     ServerLR,
     ServerMomentum,
     ServerYogi,
+    UPGrad,
 )
 
 
@@ -67,6 +73,15 @@ CASES = [
     Case(FedMDFG(), degree=1),
     Case(FedMDFG(theta=90.0), degree=1),
     Case(FedLF(), degree=1),
+    Case(UPGrad(), degree=1),
+    Case(UPGrad(length="mean"), degree=1),
+    Case(DualProj(), degree=1),
+    Case(DualProj(length="mean"), degree=1),
+    Case(CAGrad(), degree=1),
+    Case(CAGrad(c=2.0, length="mean"), degree=1),
+    Case(AlignedMTL(), degree=1),
+    Case(AlignedMTL(length="mean"), degree=1),
+    Case(FromTorchJD("UPGrad"), degree=1),
     Case(ServerMomentum(FedFV(alpha=0.1, tau=2), beta=0.5), degree=1),
     Case(ServerAdam(FedFV(alpha=0.1, tau=2)), degree=None),
     Case(ServerYogi(AFL(eta_lambda=0.1)), degree=None),
@@ -81,10 +96,12 @@ RULES = [case.rule for case in CASES]
 _FIRST = {type(rule): rule for rule in reversed(RULES)}
 
 
-def _each_of(cases: list[Case]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("case", cases, ids=[repr(case.rule) for case in cases])
+def _param(value: Any, rule: Any) -> Any:
+    """A parameter of a test, skipped if its rule needs TorchJD and that is not installed."""
+    missing = isinstance(rule, FromTorchJD) and find_spec("torchjd") is None
+    return pytest.param(value, id=repr(rule), marks=pytest.mark.skipif(missing, reason="needs torchjd"))
 
 
-every_case = _each_of(CASES)
-every_rule = pytest.mark.parametrize("rule", RULES, ids=repr)
-first_of_each_rule = pytest.mark.parametrize("rule", _FIRST.values(), ids=repr)
+every_case = pytest.mark.parametrize("case", [_param(case, case.rule) for case in CASES])
+every_rule = pytest.mark.parametrize("rule", [_param(rule, rule) for rule in RULES])
+first_of_each_rule = pytest.mark.parametrize("rule", [_param(rule, rule) for rule in _FIRST.values()])

@@ -6,7 +6,10 @@ from fedfv.aggregators._aaggff import AAggFF
 from fedfv.aggregators._adafed import AdaFed
 from fedfv.aggregators._adaptive import ServerAdam, ServerYogi
 from fedfv.aggregators._afl import AFL
+from fedfv.aggregators._aligned_mtl import AlignedMTL
+from fedfv.aggregators._cagrad import CAGrad
 from fedfv.aggregators._clip_norms import ClipNorms
+from fedfv.aggregators._dualproj import DualProj
 from fedfv.aggregators._fairgrad import FairGrad
 from fedfv.aggregators._fairmean import FairMean
 from fedfv.aggregators._fedavg import FedAvg
@@ -24,6 +27,8 @@ from fedfv.aggregators._qfedavg import QFedAvg
 from fedfv.aggregators._semivred import SemiVRed
 from fedfv.aggregators._server_lr import ServerLR
 from fedfv.aggregators._term import TERM
+from fedfv.aggregators._torchjd import FromTorchJD, on_matrix
+from fedfv.aggregators._upgrad import UPGrad
 from fedfv.core import Aggregator
 
 __all__ = [
@@ -33,7 +38,10 @@ __all__ = [
     "TERM",
     "AAggFF",
     "AdaFed",
+    "AlignedMTL",
+    "CAGrad",
     "ClipNorms",
+    "DualProj",
     "FairGrad",
     "FairMean",
     "FedAvg",
@@ -43,6 +51,7 @@ __all__ = [
     "FedLF",
     "FedMDFG",
     "FedMGDA",
+    "FromTorchJD",
     "History",
     "PropFair",
     "QFedAvg",
@@ -51,6 +60,8 @@ __all__ = [
     "ServerLR",
     "ServerMomentum",
     "ServerYogi",
+    "UPGrad",
+    "on_matrix",
 ]
 
 AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
@@ -71,6 +82,11 @@ AGGREGATORS: dict[str, type[Aggregator[Any]]] = {
     "fairgrad": FairGrad,
     "fedmdfg": FedMDFG,
     "fedlf": FedLF,
+    "upgrad": UPGrad,
+    "dualproj": DualProj,
+    "cagrad": CAGrad,
+    "aligned-mtl": AlignedMTL,
+    "torchjd": FromTorchJD,
     "server-momentum": ServerMomentum,
     "server-adam": ServerAdam,
     "server-yogi": ServerYogi,
