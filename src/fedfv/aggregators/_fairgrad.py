@@ -10,6 +10,7 @@ from fedfv.checks import check_choice, check_number
 from fedfv.core import Empty, Replies
 
 _STATIONARY = 1e-5  # a direction shorter than this share of its terms is due to the ridge
+_CONFLICT = -1e-6  # cosines of a direction and an update that are below this are no rounding errors
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,10 @@ class FairGrad:
     Its weights w are the positive solution of K w = w^(-1/alpha), with the Gramian K of the updates. So every client
     improves. As alpha grows, the smallest improvement counts more.
 
-    Where no direction improves all clients, there is no solution; the direction is zero if the updates have a
-    combination with positive weights that is shorter than 1e-5 of its terms. An update of zero is left out.
+    Where no direction improves all clients, there is no solution, and the direction is zero. This is so if the updates
+    have a combination with positive weights that is shorter than about 1e-5 of its terms. It may also happen with an
+    alpha below 0.2 or above 5 if the lengths of the updates differ by many orders of magnitude. An update of zero is
+    left out.
 
     Args:
         alpha: at most 30. 0 is the plain mean, whether or not it improves every client; values above 0, however small,
@@ -47,7 +50,15 @@ class FairGrad:
             return linalg.combine(torch.full((m,), 1 / m, dtype=torch.double), updates), state
         gramian = linalg.gramian(updates)
         weights = linalg.alpha_fair_weights(gramian, self.alpha)
-        square = float(weights @ gramian @ weights)
-        if square <= _STATIONARY**2 * float(weights.square() @ gramian.diagonal()):
+        if not _improves_all(weights, gramian):
             weights = torch.zeros_like(weights)
         return linalg.combine(with_length(weights, updates, gramian, self.length), updates), state
+
+
+def _improves_all(weights: Float[Tensor, " m"], gramian: Float[Tensor, "m m"]) -> bool:
+    """Whether the combination of the updates is not zero, and conflicts with none of them."""
+    products, squares = gramian @ weights, gramian.diagonal()
+    square = float(weights @ products)
+    if square <= _STATIONARY**2 * float(weights.square() @ squares):
+        return False
+    return bool((products >= _CONFLICT * (squares * square).sqrt()).all())
