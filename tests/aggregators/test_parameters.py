@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg
+from fedfv import AFL, AlignedMTL, CAGrad, DualProj, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, UPGrad
 
 NAN = float("nan")
 BAD = [
@@ -30,6 +30,11 @@ BAD = [
     (FedFV, {"tau": 1.5}, "`tau` of FedFV must be a whole number from 0, got 1.5."),
     (FedFV, {"order": "lost"}, "`order` of FedFV must be one of 'loss', 'random', 'reverse', got 'lost'."),
     (FedFV, {"seed": -1}, "`seed` of FedFV must be a whole number from 0, got -1."),
+    (UPGrad, {"length": 1}, "`length` of UPGrad must be one of 'own', 'mean', got 1."),
+    (DualProj, {"length": "long"}, "`length` of DualProj must be one of 'own', 'mean', got 'long'."),
+    (AlignedMTL, {"length": ""}, "`length` of AlignedMTL must be one of 'own', 'mean', got ''."),
+    (CAGrad, {"length": "short"}, "`length` of CAGrad must be one of 'own', 'mean', got 'short'."),
+    (CAGrad, {"c": -0.5}, "`c` of CAGrad must be a number in [0, infinity), got -0.5."),
 ]
 
 
