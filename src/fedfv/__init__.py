@@ -50,5 +50,4 @@ def __dir__() -> list[str]:
 
 
 def _rules() -> list[str]:
-    rules: list[str] = import_module("fedfv.aggregators").__all__
-    return rules
+    return [name for name in import_module("fedfv.aggregators").__all__ if name[:1].isupper()]

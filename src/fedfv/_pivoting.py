@@ -16,7 +16,7 @@ from fedfv._kernels import Array, _compiled, _share
 __all__ = ["nonnegative_steps"]
 
 _ROUNDING = 1e-14  # a slope of this size, relative to the weights, is zero up to rounding
-_PROXIMAL_STEPS = 20  # at most; measured: 2 unless the matrix is nearly singular
+_PROXIMAL_STEPS = 20  # at most; measured: 2, and 4 for rows at angles of 1e-4
 
 Index = NDArray[np.int64]
 

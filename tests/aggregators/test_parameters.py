@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fedfv import AFL, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg
+from fedfv import AFL, AlignedMTL, CAGrad, DualProj, FedAvg, FedFa, FedFV, FedMGDA, QFedAvg, UPGrad
 from fedfv.aggregators import TERM, AAggFF, FairMean, FedGA, PropFair, SemiVRed
 
 NAN = float("nan")
@@ -49,6 +49,11 @@ BAD = [
     (FedGA, {"step": 1.0}, "`step` of FedGA must be a number in [0, 1), got 1.0."),
     (FedGA, {"step": -0.2}, "`step` of FedGA must be a number in [0, 1), got -0.2."),
     (FedGA, {"rounds": 0}, "`rounds` of FedGA must be a whole number from 1, got 0."),
+    (UPGrad, {"length": 1}, "`length` of UPGrad must be one of 'own', 'mean', got 1."),
+    (DualProj, {"length": "long"}, "`length` of DualProj must be one of 'own', 'mean', got 'long'."),
+    (AlignedMTL, {"length": ""}, "`length` of AlignedMTL must be one of 'own', 'mean', got ''."),
+    (CAGrad, {"length": "short"}, "`length` of CAGrad must be one of 'own', 'mean', got 'short'."),
+    (CAGrad, {"c": -0.5}, "`c` of CAGrad must be a number in [0, infinity), got -0.5."),
 ]
 
 

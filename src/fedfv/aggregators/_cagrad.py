@@ -25,7 +25,7 @@ class CAGrad:
     many directions are equally good, and the one nearest to the mean is taken, that of `DualProj`.
 
     Args:
-        c: how far from the mean the direction may be, relative to the length of the mean; the paper has 0.2 to 0.8.
+        c: how far from the mean the direction may be, relative to the length of the mean.
         length: "own" is the definition; "mean" scales the direction to the length of the plain mean.
     """
 

@@ -16,7 +16,7 @@ class UPGrad:
     """UPGrad (Quinton and Rey, 2024): no client of the round may lose; the mean of updates that conflict with nobody.
 
     Each update is projected onto the dual cone of all updates, the directions that conflict with none of them; the
-    direction is the mean of the projections (arXiv 2406.16232, section 3). With K the Gramian, w = sum_i v(i) / m and
+    direction is the mean of the projections (arXiv 2406.16232). With K the Gramian, w = sum_i v(i) / m and
     the projection of g_i is the combination of the updates by v(i) = argmin v' K v for v >= e_i. If no two updates
     conflict, it is the plain mean.
 
