@@ -21,7 +21,7 @@ lint: .venv/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The tests without a marker and the examples in docstrings: less than a minute.
+# The tests without a marker and the examples in docstrings: less than two minutes.
 unit: .venv/.ready
 	$(BIN)/pytest
 
