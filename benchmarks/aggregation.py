@@ -38,6 +38,7 @@ def make_replies(updates: Matrix, round: int = 0) -> Replies:
         losses=torch.rand(m),
         sizes=torch.ones(m),
         accuracies=torch.rand(m),
+        trained_losses=torch.rand(m),
     )
 
 

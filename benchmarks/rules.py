@@ -32,6 +32,7 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {  # the same rules in TorchJD
     "dualproj": ("DualProj", {}),
     "cagrad": ("CAGrad", {"c": 0.5}),
     "aligned-mtl": ("AlignedMTL", {}),
+    "imtl-g": ("IMTLG", {}),
 }
 WEIGHTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # what is solved with the Gramian, for equal weights
     "upgrad": lambda gramian, equal: linalg.dual_cone_weights(gramian, equal.diag()),
