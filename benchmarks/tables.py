@@ -6,16 +6,17 @@ The table has 12 columns, 4 of them text, and 200 clients; its 11 features becom
 """
 
 import argparse
-import statistics
+import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that benchmarks can be imported
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from benchmarks.simulation import median_seconds
 from fedfv.data import ByColumn, federate, table
 
 
@@ -31,17 +32,6 @@ def write(path: Path, rows: int) -> None:
     csv.write_csv(pa.table(columns), path)
 
 
-def seconds(*functions: Callable[[], object], repetitions: int = 7) -> list[float]:
-    """The median time of each function; the functions are measured in turns."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(repetitions):
-        for function, own in zip(functions, times, strict=True):
-            begin = time.perf_counter()
-            function()
-            own.append(time.perf_counter() - begin)
-    return [statistics.median(own) for own in times]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -50,10 +40,11 @@ def main() -> None:
         path = Path(folder) / "table.csv"
         write(path, rows)
         dataset = table(path, target="target", client="client", targets="numbers")
-        reading, loading, encoding = seconds(
+        reading, loading, encoding = median_seconds(
             lambda: csv.read_csv(path),
             lambda: table(path, target="target", client="client", targets="numbers"),
             lambda: federate(dataset, ByColumn()),
+            repetitions=7,
         )
     print(
         f"{rows:,} rows: pyarrow alone {reading:.2f} s; table {loading:.2f} s = {loading / reading:.2f} x; "

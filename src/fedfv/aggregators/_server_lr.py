@@ -1,4 +1,3 @@
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -8,6 +7,7 @@ from torch import Tensor
 from fedfv.aggregators._fedavg import FedAvg
 from fedfv.checks import check_count, check_number
 from fedfv.core import Aggregator, Explanation, Replies, begin, explain
+from fedfv.schedule import rate_at
 
 
 class Inner(NamedTuple):
@@ -60,10 +60,4 @@ class ServerLR:
 
     def lr_at(self, round: int) -> float:
         """The learning rate of a round."""
-        rate = self.lr * self.decay ** (round // self.decay_every)
-        if round < self.warmup_rounds:
-            return rate * (round + 1) / self.warmup_rounds
-        if self.cosine_rounds is None:
-            return rate
-        done = min(round - self.warmup_rounds, self.cosine_rounds - 1)
-        return rate * (1 + math.cos(math.pi * done / self.cosine_rounds)) / 2
+        return rate_at(round, self.lr, self.decay, self.decay_every, self.warmup_rounds, self.cosine_rounds)

@@ -37,7 +37,7 @@ def completed(tables: dict[str, Any]) -> dict[str, Any]:
 def _table(rule: Any) -> dict[str, Any]:
     """The name and the fields of a rule; a rule inside it is a table inside its table."""
     inner = {key: _table(each) for key, each in inner_rules(rule).items()}
-    fields = {each.name: getattr(rule, each.name) for each in dataclasses.fields(rule)}
+    fields = dataclasses.asdict(rule)
     plain = {key: value for key, value in fields.items() if value is not None and key not in inner}
     return {"name": name_of(type(rule), AGGREGATORS, "aggregator"), **plain, **inner}
 

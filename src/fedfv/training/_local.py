@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from fedfv.schedule import rate_at
 from fedfv.seeding import rng
 
 Named = dict[str, Tensor]
@@ -90,13 +91,7 @@ class LocalTraining:
 
     def lr_at(self, round: int) -> float:
         """The learning rate of a round."""
-        rate = self.lr * self.lr_decay ** (round // self.lr_decay_every)
-        if round < self.warmup_rounds:
-            return rate * (round + 1) / self.warmup_rounds
-        if self.cosine_rounds is None:
-            return rate
-        done = min(round - self.warmup_rounds, self.cosine_rounds - 1)
-        return rate * (1 + math.cos(math.pi * done / self.cosine_rounds)) / 2
+        return rate_at(round, self.lr, self.lr_decay, self.lr_decay_every, self.warmup_rounds, self.cosine_rounds)
 
     def is_full_batch(self, size: int) -> bool:
         """Whether a client with this many examples trains on all of them at once."""
