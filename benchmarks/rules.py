@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def against_torchjd(names: list[str], solve: bool) -> Iterator[str]:
 
 
 def calls(name: str, replies: Any) -> tuple[Callable[[], object], Callable[[], object]]:
-    rule, peer = rule_of(name), peer_of(name)
+    rule, peer = replace(rule_of(name), length="own"), peer_of(name)  # theirs have no other length
     state = begin(rule, *replies.updates.shape)
     return lambda: rule(replies, state), lambda: peer(replies.updates)
 

@@ -225,7 +225,8 @@ def test_alpha_fair_weights_solve_their_equation(alpha: float, m: int, scale: fl
         assert (weights > 0).all(), name
         products = K @ weights + 1e-10 * K.diagonal() * weights
         error = (alpha * products.log() + weights.log())[counts].abs().max() / (1 + alpha)
-        assert error < 1e-9, (name, error)
+        rounding = torch.finfo(torch.double).eps * (K.abs() @ weights / products)[counts].max()  # of the products alone
+        assert error < 1e-11 + 20 * rounding, (name, error, rounding)
 
 
 @given(matrix=matrices(max_rows=12), alpha=st.sampled_from([0.1, 0.5, 1.0, 2.0, 10.0, 30.0]))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedfv import AlignedMTL, CAGrad, DualProj, FedFV, FromTorchJD, UPGrad, linalg
+from fedfv import AlignedMTL, CAGrad, DualProj, FairGrad, FedFV, FromTorchJD, UPGrad, linalg
 from fedfv.aggregators import IMTLG, on_matrix
 from fedfv.core import Aggregator
 from fedfv.experiments import Experiment
@@ -105,6 +105,31 @@ def test_cagrad_is_that_of_torchjd(torchjd: Any, c: float) -> None:
         ours, theirs = on_matrix(CAGrad(c=c))(updates), torchjd.CAGrad(c=c, norm_eps=0.0)(updates)
         close(ours, theirs, updates, 1e-3)
         assert (updates @ ours).min() >= (updates @ theirs).min() - 1e-9
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0, 3.0])
+def test_fairgrad_is_that_of_torchjd(torchjd: Any, alpha: float) -> None:
+    pytest.importorskip("scipy")
+    for updates in random_matrices():
+        ours, theirs = on_matrix(FairGrad(alpha, length="own"))(updates), torchjd.FairGrad(alpha)(updates)
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6 * float(ours.norm()))
+
+
+@pytest.mark.filterwarnings("ignore:You are solving a parameterized problem that is not DPP")
+def test_fairgrad_with_alpha_one_is_nash_of_torchjd(torchjd: Any) -> None:
+    """The iteration of TorchJD's NashMTL does not always converge with many rows; its objective is never larger."""
+    pytest.importorskip("cvxpy")
+    pytest.importorskip("ecos")
+    for updates in random_matrices():
+        m = len(updates)
+        if m == 1:
+            continue  # TorchJD's has an error for one row
+        ours = on_matrix(FairGrad(alpha=1.0, length="own"))(updates)
+        theirs = torchjd.NashMTL(n_tasks=m, max_norm=0.0, optim_niter=100)(updates)
+        if m <= 5:
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6 * float(ours.norm()))
+        gains = [(updates @ direction / direction.norm()).log().sum() for direction in (ours, theirs)]
+        assert not gains[0] < gains[1] - 1e-9  # NaN: their direction makes a client worse
 
 
 def test_the_shortest_mixture_is_near_that_of_torchjd(torchjd: Any) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedfv._kernels import Array, _compiled, _share
 
@@ -22,8 +21,8 @@ Index = NDArray[np.int64]
 
 
 def nonnegative_steps(
-    cosines: Float[Tensor, "m m"], starts: Float[Tensor, "k m"], products: Float[Tensor, "k m"], ridge: float
-) -> Float[Tensor, "k m"]:
+    cosines: Float[Array, "m m"], starts: Float[Array, "k m"], products: Float[Array, "k m"], ridge: float
+) -> Float[Array, "k m"]:
     """For each row b of `starts`, of sum 1, the step x >= 0 with the smallest (b + x)' C (b + x) / 2 - products' x.
 
     C has ones on its diagonal. At the solution C (b + x) >= products, with equality where x is positive.
@@ -34,12 +33,11 @@ def nonnegative_steps(
     the equations regular, and converge to a solution of the problem without it.
     """
     k, m = starts.shape
-    steps = torch.zeros(k, m, dtype=torch.double)
-    C, lower, least = (tensor.contiguous().numpy() for tensor in (cosines, starts, products))
+    steps = np.zeros((k, m))
     threads = torch.get_num_threads() if k * m**2 > 1 << 17 else 1  # below, threads cost more than they save
     size = -(-k // (8 * threads)) if threads > 1 else k
     _share(
-        lambda part: _nonnegative_steps(C, lower, least, steps.numpy(), ridge, part.start, part.stop),
+        lambda part: _nonnegative_steps(cosines, starts, products, steps, ridge, part.start, part.stop),
         [range(i, min(i + size, k)) for i in range(0, k, size)],
         threads,
     )

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -28,9 +29,12 @@ def ridge_solve(
     >>> ridge_solve(torch.tensor([[2.0, 0.0], [0.0, 0.0]], dtype=torch.double), torch.ones(2))
     tensor([0.5000, 0.0000], dtype=torch.float64)
     """
-    inverse = _inverse_lengths(gramian)
-    correlations = gramian * inverse[:, None] * inverse
-    return inverse * _solve(correlations, torch.full_like(inverse, ridge), inverse * right.double())
+    K = gramian.numpy()  # small operations take a third of the time of those of torch
+    lengths = np.sqrt(K.diagonal())
+    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths != 0)
+    correlations = K * inverse[:, None] * inverse
+    correlations.flat[:: len(K) + 1] += ridge
+    return torch.from_numpy(inverse * np.linalg.solve(correlations, inverse * right.numpy()))
 
 
 def alpha_fair_weights(gramian: Float[Tensor, "m m"], alpha: float, ridge: float = _RIDGE) -> Float[Tensor, " m"]:
@@ -110,6 +114,7 @@ def _search(
         step_z = -slope * step_w - pull
         found = bool((step_w / spread).abs().max() <= _CONVERGED * (w / spread).max() and (step_w / w).max() < 1e-6)
         if found:
+            w, z = _moved(w, step_w), _moved(z, step_z)  # small weights have a larger relative error
             break
         factor = 1.0
         for _ in range(_HALVINGS):

@@ -1,55 +1,16 @@
-"""Linear algebra of a few very long rows, as the rules need it; no function knows about clients.
-
-Small results (Gramians, weights) are double-precision tensors in main memory; long vectors keep their type and device.
-All work over the d columns is one of four passes, over a tensor or over a memory-mapped file. A block is a range of
-columns; `offsets` are the columns at which the blocks begin, and the number of all columns at the end.
-"""
+"""Passes over the d columns of a few long rows, held in a tensor or in a file; all sums are in double precision."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import pairwise
 
-import numpy as np
-import piqp
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv import _kernels
-from fedfv._equations import alpha_fair_weights, ridge_solve
-from fedfv._kernels import thin_combinations, thin_product
-from fedfv._pivoting import nonnegative_steps
 from fedfv.mapped import MappedMatrix, Matrix
-
-__all__ = [
-    "accumulate",
-    "accumulate_blocks",
-    "alpha_fair_weights",
-    "block_cross_gramians",
-    "block_gramians",
-    "combine",
-    "combine_blocks",
-    "deconflict",
-    "dual_cone_weights",
-    "finite_rows",
-    "gramian",
-    "length",
-    "length_of_combination",
-    "max_min_in_ball",
-    "min_norm_weights",
-    "products",
-    "project_simplex",
-    "quadratic_weights",
-    "rescale",
-    "ridge_solve",
-    "squared_lengths",
-    "thin_combinations",
-    "thin_product",
-]
-
-_RIDGE = 1e-10  # of a problem whose rows have length 1
-_NO_LENGTH = 1e-5  # a convex combination of such rows that is shorter is taken for zero
 
 
 def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
@@ -203,141 +164,6 @@ def deconflict(
     coefficients = torch.empty_like(K)
     coefficients[order[:, None], order] = torch.eye(len(K), dtype=K.dtype) - shares.mT
     return coefficients
-
-
-def project_simplex(point: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
-    """The nearest vector of non-negative entries that sum to 1.
-
-    Computed by sorting (Held, Wolfe and Crowder, Mathematical Programming 1974).
-
-    >>> project_simplex(torch.tensor([0.5, 1.5]))
-    tensor([0., 1.])
-    """
-    descending = point.sort(descending=True).values
-    counts = torch.arange(1, len(point) + 1, dtype=point.dtype)
-    shifts = (descending.cumsum(dim=0) - 1) / counts
-    support = int((descending > shifts).sum())
-    return (point - shifts[support - 1]).clamp(min=0)
-
-
-def min_norm_weights(
-    gramian: Float[Tensor, "m m"], lower: Float[Tensor, " m"], upper: Float[Tensor, " m"]
-) -> Float[Tensor, " m"]:
-    """The weights for which the weighted sum of the rows is shortest: min w' K w for sum w = 1 and lower <= w <= upper.
-
-    The solution is exact to machine precision, also for a singular Gramian. If there are many, this is one of them.
-
-    >>> K = torch.tensor([[1.0, 0.0], [0.0, 3.0]], dtype=torch.double)
-    >>> min_norm_weights(K, torch.zeros(2), torch.ones(2))
-    tensor([0.7500, 0.2500], dtype=torch.float64)
-    """
-    return quadratic_weights(gramian, torch.zeros(len(gramian), dtype=torch.double), lower, upper)
-
-
-def quadratic_weights(
-    matrix: Float[Tensor, "m m"], slope: Float[Tensor, " m"], lower: Float[Tensor, " m"], upper: Float[Tensor, " m"]
-) -> Float[Tensor, " m"]:
-    """The weights that minimise w' Q w / 2 + c' w for sum w = 1 and lower <= w <= upper; Q is positive semi-definite.
-
-    An interior-point method (PIQP) solves this to machine precision.
-
-    >>> quadratic_weights(torch.eye(2), torch.tensor([-0.5, 0.0]), torch.zeros(2), torch.ones(2))
-    tensor([0.7500, 0.2500], dtype=torch.float64)
-    """
-    m = len(matrix)
-    Q, low, high = matrix.double(), lower.double(), upper.double()
-    c = slope.double() - slope.double().min()  # a constant in the slope adds a constant to the minimum
-    scale = max(float(Q.diagonal().max()), float(c.max())) or 1.0
-    solver = piqp.DenseSolver()
-    for tolerance in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
-        setattr(solver.settings, tolerance, 1e-12)
-    sums, bounds = (np.ones((1, m)), np.ones(1)), (low.numpy(), high.numpy())
-    nothing = (None, None, None)  # the only inequalities are the bounds
-    solver.setup(Q.numpy() / scale, c.numpy() / scale, *sums, *nothing, *bounds)
-    if solver.solve() != piqp.PIQP_SOLVED:
-        raise ValueError(f"`lower` and `upper` must leave room for weights that sum to 1, got {lower} and {upper}.")
-    return torch.from_numpy(solver.result.x.copy()).clamp(low, high)
-
-
-def dual_cone_weights(
-    gramian: Float[Tensor, "m m"], lower: Float[Tensor, "k m"], least: float = 0.0
-) -> Float[Tensor, "k m"]:
-    """For each row b of `lower`, the weights for which the weighted sum is shortest: min v' K v for v >= b.
-
-    The weighted sum v' G of the rows of a matrix G with the Gramian K is then the projection of b' G onto the dual cone
-    of these rows, the vectors that have no negative product with any of them. Where no product (K b)_j is negative,
-    v = b exactly. In general, it is the projection onto the vectors whose products are at least `least`.
-
-    The rows of G are brought to the same length, which changes neither the problem nor the answer, so short and long
-    rows count alike. A ridge of 1e-10 times the squared length holds each of up to 20 proximal steps near the one
-    before, so it makes a singular problem regular without a bias. What is left of it matters only if rows are nearly
-    dependent, with angles below 1e-5: no product (K v)_j is below -1e-5 |g_j| sum_i b_i |g_i|.
-
-    >>> K = gramian(torch.tensor([[1.0, 0.0], [-1.0, 1.0]]))
-    >>> dual_cone_weights(K, torch.eye(2))
-    tensor([[1.0000, 0.5000],
-            [1.0000, 1.0000]], dtype=torch.float64)
-    """
-    lengths, cosines = _cosines(gramian)
-    bounds = lower.double()
-    starts = bounds * lengths
-    sizes = starts.abs().sum(dim=1, keepdim=True)
-    sizes = sizes.masked_fill(sizes == 0, 1)
-    steps = nonnegative_steps(cosines, starts / sizes, least / lengths / sizes, _RIDGE)
-    return bounds + steps * sizes / lengths
-
-
-def max_min_in_ball(gramian: Float[Tensor, "m m"], centre: Float[Tensor, " m"], radius: float) -> Float[Tensor, " m"]:
-    """Weights of the point whose smallest product with a row is largest, among those near the combination by `centre`.
-
-    The points are those within the distance `radius`. With p the centre, the answer v = p + z is the projection onto
-    the vectors whose products are at least some number, the largest for which sqrt(z' K z) <= radius. If the rows have
-    a convex combination of zero, no number above 0 is possible, and the projection onto the dual cone is the answer.
-
-    >>> max_min_in_ball(torch.eye(2, dtype=torch.double), torch.tensor([0.9, 0.1]), 0.5)
-    tensor([0.9000, 0.6000], dtype=torch.float64)
-    """
-    lengths, cosines = _cosines(gramian)
-    centre = centre.double()
-
-    def excess(least: float) -> float:
-        step = dual_cone_weights(gramian, centre[None], least)[0] - centre
-        return math.sqrt(max(0.0, float(step @ gramian @ step))) / radius - 1
-
-    low, high = float((gramian @ centre).min()), 0.0
-    if low >= 0 or excess(0.0) < 0:
-        # The vector whose products are all at least 1 is long if the rows have a short convex combination.
-        if dual_cone_weights(cosines, torch.zeros(1, len(lengths)), least=1.0).sum() >= _NO_LENGTH**-2:
-            return dual_cone_weights(gramian, centre[None])[0]
-        distance = math.sqrt(float(centre @ gramian @ centre)) + radius
-        low, high = max(low, 0.0), distance * float(lengths.min())
-    return dual_cone_weights(gramian, centre[None], _root(excess, low, high))[0]
-
-
-def _cosines(gramian: Float[Tensor, "m m"]) -> tuple[Float[Tensor, " m"], Float[Tensor, "m m"]]:
-    """The lengths of the rows, 1 for a row of zeros, and their products after they are brought to length 1."""
-    lengths = gramian.diagonal().sqrt()
-    lengths = lengths.masked_fill(lengths == 0, 1)
-    return lengths, gramian / lengths[:, None] / lengths
-
-
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where an increasing function, not positive at `low` nor negative at `high`, is zero (Anderson, Bjorck 1973)."""
-    left, right, middle = function(low), function(high), low
-    for _ in range(100):
-        if right <= 0 or left == right:
-            return high
-        middle = low - left * (high - low) / (right - left)
-        value = function(middle)
-        if abs(value) <= 1e-13 or high - low <= 1e-15 * max(abs(low), abs(high)):
-            return middle
-        if value > 0:
-            left *= 1 - value / right if value < right else 0.5
-            high, right = middle, value
-        else:
-            right *= 1 - value / left if value > left else 0.5
-            low, left = middle, value
-    return middle
 
 
 def _rows(matrix: Matrix) -> Float[Tensor, "m d"]:

@@ -1,0 +1,61 @@
+"""Weights that sum to 1 and minimise a quadratic function."""
+
+import numpy as np
+import piqp
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def project_simplex(point: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+    """The nearest vector of non-negative entries that sum to 1.
+
+    Computed by sorting (Held, Wolfe and Crowder, Mathematical Programming 1974).
+
+    >>> project_simplex(torch.tensor([0.5, 1.5]))
+    tensor([0., 1.])
+    """
+    descending = point.sort(descending=True).values
+    counts = torch.arange(1, len(point) + 1, dtype=point.dtype)
+    shifts = (descending.cumsum(dim=0) - 1) / counts
+    support = int((descending > shifts).sum())
+    return (point - shifts[support - 1]).clamp(min=0)
+
+
+def min_norm_weights(
+    gramian: Float[Tensor, "m m"], lower: Float[Tensor, " m"], upper: Float[Tensor, " m"]
+) -> Float[Tensor, " m"]:
+    """The weights for which the weighted sum of the rows is shortest: min w' K w for sum w = 1 and lower <= w <= upper.
+
+    The solution is exact to machine precision, also for a singular Gramian. If there are many, this is one of them.
+
+    >>> K = torch.tensor([[1.0, 0.0], [0.0, 3.0]], dtype=torch.double)
+    >>> min_norm_weights(K, torch.zeros(2), torch.ones(2))
+    tensor([0.7500, 0.2500], dtype=torch.float64)
+    """
+    return quadratic_weights(gramian, torch.zeros(len(gramian), dtype=torch.double), lower, upper)
+
+
+def quadratic_weights(
+    matrix: Float[Tensor, "m m"], slope: Float[Tensor, " m"], lower: Float[Tensor, " m"], upper: Float[Tensor, " m"]
+) -> Float[Tensor, " m"]:
+    """The weights that minimise w' Q w / 2 + c' w for sum w = 1 and lower <= w <= upper; Q is positive semi-definite.
+
+    An interior-point method (PIQP) solves this to machine precision.
+
+    >>> quadratic_weights(torch.eye(2), torch.tensor([-0.5, 0.0]), torch.zeros(2), torch.ones(2))
+    tensor([0.7500, 0.2500], dtype=torch.float64)
+    """
+    m = len(matrix)
+    Q, low, high = matrix.double(), lower.double(), upper.double()
+    c = slope.double() - slope.double().min()  # a constant in the slope adds a constant to the minimum
+    scale = max(float(Q.diagonal().max()), float(c.max())) or 1.0
+    solver = piqp.DenseSolver()
+    for tolerance in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
+        setattr(solver.settings, tolerance, 1e-12)
+    sums, bounds = (np.ones((1, m)), np.ones(1)), (low.numpy(), high.numpy())
+    nothing = (None, None, None)  # the only inequalities are the bounds
+    solver.setup(Q.numpy() / scale, c.numpy() / scale, *sums, *nothing, *bounds)
+    if solver.solve() != piqp.PIQP_SOLVED:
+        raise ValueError(f"`lower` and `upper` must leave room for weights that sum to 1, got {lower} and {upper}.")
+    return torch.from_numpy(solver.result.x.copy()).clamp(low, high)
