@@ -21,9 +21,9 @@ lint: .venv/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The tests without a marker and the examples in docstrings: less than two minutes.
+# The tests without a marker and the examples in docstrings: a minute or a few, by machine.
 unit: .venv/.ready
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 # Tests that take seconds each, or start processes or a browser.
 integration: .venv/.ready

@@ -1,12 +1,13 @@
 """Measures what each rule costs on the server, relative to the Gramian of the updates and one combination of them.
 
-    python benchmarks/rules.py [RULE ...]
+    python benchmarks/rules.py [--write] [RULE ...]
 
 The Gramian and one combination are what a rule that knows all conflicts has to compute; both are measured in turn with
 the rule, so that a slow or busy machine affects both. Rules that TorchJD has, too, are compared with it if it is
-installed (pip install 'fedfv[torchjd]'; its CAGrad needs cvxpy and clarabel as well).
+installed (pip install 'torchjd[full]'). With `--write` the tables replace those of docs/performance.md.
 """
 
+import re
 import statistics
 import sys
 import time
@@ -22,11 +23,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.aggregation import make_replies, random_matrix, ratio
-from fedfv import AGGREGATORS, linalg
+from benchmarks.write_performance import duration
+from fedfv import AGGREGATORS, Replies, linalg
 from fedfv.core import begin, learning_rate_field, with_learning_rate
 from fedfv.mapped import Matrix
 
+PAGE = Path(__file__).parents[1] / "docs/performance.md"
 SHAPES = [(10, 660_000), (100, 100_000)]
+LAYERS = 8
 ROWS, COLUMNS = [3, 10, 50, 100, 500], 10_000
 THEIRS: dict[str, tuple[str, dict[str, Any]]] = {  # the same rules in TorchJD
     "upgrad": ("UPGrad", {}),
@@ -34,10 +38,12 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {  # the same rules in TorchJD
     "cagrad": ("CAGrad", {"c": 0.5}),
     "aligned-mtl": ("AlignedMTL", {}),
     "imtl-g": ("IMTLG", {}),
+    "fairgrad": ("FairGrad", {"alpha": 1.0}),
 }
 WEIGHTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # what is solved with the Gramian, for equal weights
     "upgrad": lambda gramian, equal: linalg.dual_cone_weights(gramian, equal.diag()),
     "dualproj": lambda gramian, equal: linalg.dual_cone_weights(gramian, equal[None]),
+    "fairgrad": lambda gramian, equal: linalg.alpha_fair_weights(gramian, 1.0),
     "cagrad": lambda gramian, equal: linalg.max_min_in_ball(
         gramian, equal, 0.5 * float((equal @ gramian @ equal).sqrt())
     ),
@@ -55,19 +61,41 @@ def floor(updates: Matrix) -> Tensor:
     return linalg.combine(gramian[0], updates)
 
 
+def with_layers(rule: Any, replies: Replies) -> Any:
+    m, d = replies.updates.shape
+    return begin(rule, m, d, torch.linspace(0, d, LAYERS + 1).long())
+
+
+def with_absent(rule: Any, replies: Replies) -> Any:
+    """The state after a round of as many other clients."""
+    m, d = replies.updates.shape
+    others = replace(replies, clients=replies.clients + m, updates=random_matrix(m, d))
+    return rule(others, begin(rule, 2 * m, d))[1]
+
+
+def states(name: str) -> dict[str, Callable[[Any, Replies], Any]]:
+    """The states in which a rule is measured, by the name of the row."""
+    plain = {name: lambda rule, replies: begin(rule, *replies.updates.shape)}
+    if name != "fedlf":
+        return plain
+    return plain | {f"fedlf, {LAYERS} layers": with_layers, "fedlf, m absent clients": with_absent}
+
+
 def against_floor(names: list[str]) -> Iterator[str]:
     yield "| rule | " + " | ".join(f"m = {m}, d = {d:,}" for m, d in SHAPES) + " |"
-    yield "|---|" + "---|" * len(SHAPES)
-    replies = [make_replies(random_matrix(m, d)) for m, d in SHAPES]
+    yield "|---|" + "---:|" * len(SHAPES)
+    matrices = [random_matrix(m, d) for m, d in SHAPES]
     for name in names:
-        cells = []
-        for each in replies:
-            rule = rule_of(name)
-            m, d = each.updates.shape
-            state = begin(rule, m, d)
-            work, least, times = ratio(lambda: rule(each, state), lambda: floor(each.updates), 15)  # noqa: B023
-            cells.append(f"{times:.2f} ({1e3 * work:.1f} ms of {1e3 * least:.1f} ms)")
-        yield f"| {name} | " + " | ".join(cells) + " |"
+        rule = rule_of(name)
+        for title, state_of in states(name).items():
+            cells = []
+            for updates in matrices:
+                replies = make_replies(updates)
+                state = state_of(rule, replies)
+                later = replace(replies, round=1)
+                work, _, times = ratio(lambda: rule(later, state), lambda: floor(updates), 15)  # noqa: B023
+                cells.append(f"{times:.2f} ({1e3 * work:.1f} ms)")
+            yield f"| {title} | " + " | ".join(cells) + " |"
 
 
 def seconds(function: Callable[[], object], budget: float = 1.0) -> float:
@@ -75,8 +103,8 @@ def seconds(function: Callable[[], object], budget: float = 1.0) -> float:
     first = time.perf_counter()
     function()
     taken = time.perf_counter() - first
-    times = [] if taken < 5 else [taken]
-    while not times or (sum(times) < budget and len(times) < 30):
+    times = [taken] if taken > 5 else []
+    while taken <= 5 and (not times or (sum(times) < budget and len(times) < 30)):
         begin = time.perf_counter()
         function()
         times.append(time.perf_counter() - begin)
@@ -86,14 +114,14 @@ def seconds(function: Callable[[], object], budget: float = 1.0) -> float:
 def against_torchjd(names: list[str], solve: bool) -> Iterator[str]:
     """Whole calls, or with `solve` the weights from the Gramian alone, in double precision on both sides."""
     yield "| rule | " + " | ".join(f"m = {m}" for m in ROWS) + " |"
-    yield "|---|" + "---|" * len(ROWS)
+    yield "|---|" + "---:|" * len(ROWS)
     for name in names:
         cells = []
         for m in ROWS:
             replies = make_replies(random_matrix(m, COLUMNS))
             ours, theirs = weights(name, replies.updates) if solve else calls(name, replies)
             fast, slow = seconds(ours), seconds(theirs)
-            cells.append(f"{1e3 * fast:.2f} ms of {1e3 * slow:.2f} ms: {slow / fast:.1f} times as fast")
+            cells.append(f"{slow / fast:.1f} ({duration(fast)})")
         yield f"| {name} | " + " | ".join(cells) + " |"
 
 
@@ -123,19 +151,32 @@ def has_peer(name: str) -> bool:
         return False
 
 
-def main() -> None:
-    names = sys.argv[1:] or [name for name in AGGREGATORS if name != "torchjd" or find_spec("torchjd")]
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads. Time relative to Gramian and combination:\n")
-    for line in against_floor(names):
-        print(line, flush=True)
+def tables(names: list[str]) -> Iterator[str]:
+    yield f"Measured with torch {torch.__version__} and {torch.get_num_threads()} threads. The time of a call, relative to"
+    yield "Gramian and combination of the same updates:"
+    yield ""
+    yield from against_floor(names)
     peers = [name for name in names if has_peer(name)]
     if peers:
-        print(f"\nTime of a call, d = {COLUMNS:,}, of that of TorchJD, whose Gramian is in single precision:\n")
-        for line in against_torchjd(peers, solve=False):
-            print(line, flush=True)
-        print("\nTime of the weights from the Gramian, of that of TorchJD:\n")
-        for line in against_torchjd([name for name in peers if name in WEIGHTS], solve=True):
-            print(line, flush=True)
+        yield f"\nHow many times as fast as TorchJD a call is, d = {COLUMNS:,}, and our time:\n"
+        yield from against_torchjd(peers, solve=False)
+        yield "\nThe same for the weights alone, from a Gramian in double precision:\n"
+        yield from against_torchjd([name for name in peers if name in WEIGHTS], solve=True)
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    write = "--write" in arguments
+    chosen = [name for name in arguments if name != "--write"]
+    names = chosen or [name for name in AGGREGATORS if name != "torchjd" or find_spec("torchjd")]
+    lines = []
+    for line in tables(names):
+        print(line, flush=True)
+        lines.append(line)
+    if write:
+        text = "\n".join(lines)
+        section = r"(?<=<!-- rules -->\n\n).*?(?=\n\n<!-- /rules -->)"
+        PAGE.write_text(re.sub(section, lambda _: text, PAGE.read_text(), flags=re.DOTALL))
 
 
 if __name__ == "__main__":

@@ -10,3 +10,5 @@ settings.load_profile("fedfv")
 # Small tensors gain nothing from threads, and threads that spin for each other slow everything else down.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
+
+os.environ["COLUMNS"] = "120"  # of the terminal, which differs between one process and several

@@ -151,7 +151,7 @@ def test_the_step_of_fedga_falls_linearly_to_zero() -> None:
         (SemiVRed(beta=1.5), plain.semivred(1.5, semi=True)),
         (SemiVRed(beta=1.5, semi=False), plain.semivred(1.5, semi=False)),
     ],
-    ids=repr,
+    ids=lambda value: repr(value) if hasattr(value, "init") else "plain",
 )
 def test_a_rule_without_state_equals_its_formula(rule: Aggregator[Any], weigh: plain.Weigh, m: int) -> None:
     compare(rule, weigh, m)
