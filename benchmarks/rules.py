@@ -152,9 +152,8 @@ def has_peer(name: str) -> bool:
 
 
 def tables(names: list[str]) -> Iterator[str]:
-    yield f"Measured with torch {torch.__version__} and {torch.get_num_threads()} threads. The time of a call, relative to"
-    yield "Gramian and combination of the same updates:"
-    yield ""
+    yield f"Measured with torch {torch.__version__} and {torch.get_num_threads()} threads."
+    yield "The time of a call, relative to Gramian and combination of the same updates:\n"
     yield from against_floor(names)
     peers = [name for name in names if has_peer(name)]
     if peers:
