@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # must be set before torch is imported
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from fedfv import FedFV, MappedMatrix, Replies
 from fedfv.aggregators import History
-from fedfv.mapped import Matrix
+from fedfv.matrix import Matrix
 
 
 def make_replies(updates: Matrix, round: int = 0) -> Replies:
@@ -40,6 +41,13 @@ def make_replies(updates: Matrix, round: int = 0) -> Replies:
         accuracies=torch.rand(m),
         trained_losses=torch.rand(m),
     )
+
+
+def fresh(replies: Replies) -> Replies:
+    """The same replies, of which nothing has been computed yet."""
+    again = copy(replies)
+    object.__setattr__(again, "_grams", [])
+    return again
 
 
 def random_matrix(m: int, d: int) -> Tensor:
@@ -77,14 +85,14 @@ def with_history(m: int, d: int, tau: int) -> tuple[Callable[[], object], Callab
     replies = make_replies(updates, tau)
     matrices = [*(past for past in state.updates if isinstance(past, Tensor)), updates]
     assert sum(map(len, matrices)) == (tau + 1) * m
-    return lambda: rule(replies, state), lambda: [matrix.sum() for matrix in matrices]
+    return lambda: rule(fresh(replies), state), lambda: [matrix.sum() for matrix in matrices]
 
 
 def without_history(m: int, d: int) -> tuple[Callable[[], object], Callable[[], object]]:
     rule = FedFV(alpha=0.1, tau=0)
     updates = random_matrix(m, d)
     replies, state = make_replies(updates), rule.init(m, d)
-    return lambda: rule(replies, state), lambda: updates @ updates.T
+    return lambda: rule(fresh(replies), state), lambda: updates @ updates.T
 
 
 def extra_memory(m: int, d: int, tau: int, mapped: str | None) -> int:

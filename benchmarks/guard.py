@@ -22,10 +22,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # must be set before torch 
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fedfv_worker import operations, round_of
 from workloads import WORKLOADS
 
+from benchmarks.aggregation import fresh
 from fedfv import FedFV, Replies
 
 RECORD = Path(__file__).parent / "guard.json"
@@ -62,7 +64,7 @@ def aggregation() -> float:
         )
         if round < tau:
             _, state = rule(replies, state)
-    return ratio(lambda: rule(replies, state), lambda: [matrix.sum() for matrix in matrices], 15)
+    return ratio(lambda: rule(fresh(replies), state), lambda: [matrix.sum() for matrix in matrices], 15)
 
 
 def whole_round(workload: str, repetitions: int) -> float:

@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that benchmarks can be 
 import torch
 from torch import Tensor
 
-from benchmarks.aggregation import make_replies, random_matrix, ratio
+from benchmarks.aggregation import fresh, make_replies, random_matrix, ratio
 from benchmarks.write_performance import duration
 from fedfv import AGGREGATORS, Replies, linalg
 from fedfv.core import begin, learning_rate_field, with_learning_rate
-from fedfv.mapped import Matrix
+from fedfv.matrix import Matrix
 
 PAGE = Path(__file__).parents[1] / "docs/performance.md"
 SHAPES = [(10, 660_000), (100, 100_000)]
@@ -93,7 +93,7 @@ def against_floor(names: list[str]) -> Iterator[str]:
                 replies = make_replies(updates)
                 state = state_of(rule, replies)
                 later = replace(replies, round=1)
-                work, _, times = ratio(lambda: rule(later, state), lambda: floor(updates), 15)  # noqa: B023
+                work, _, times = ratio(lambda: rule(fresh(later), state), lambda: floor(updates), 15)  # noqa: B023
                 cells.append(f"{times:.2f} ({1e3 * work:.1f} ms)")
             yield f"| {title} | " + " | ".join(cells) + " |"
 
@@ -128,7 +128,7 @@ def against_torchjd(names: list[str], solve: bool) -> Iterator[str]:
 def calls(name: str, replies: Any) -> tuple[Callable[[], object], Callable[[], object]]:
     rule, peer = replace(rule_of(name), length="own"), peer_of(name)  # theirs have no other length
     state = begin(rule, *replies.updates.shape)
-    return lambda: rule(replies, state), lambda: peer(replies.updates)
+    return lambda: rule(fresh(replies), state), lambda: peer(replies.updates)
 
 
 def weights(name: str, updates: Any) -> tuple[Callable[[], object], Callable[[], object]]:

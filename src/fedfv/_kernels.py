@@ -26,6 +26,7 @@ __all__ = [
     "gramian",
     "products",
     "spans",
+    "squares",
     "thin_combinations",
     "thin_product",
 ]
@@ -95,6 +96,18 @@ def products(
     total = torch.zeros(len(used), dtype=torch.double, device=rows.device)
     for part in spans(columns, CHUNK):
         total.addmv_(rows[used, part].double(), vector[part].double())
+    return total
+
+
+def squares(rows: Float[Tensor, "m d"], columns: range) -> Float[Tensor, " m"]:
+    """The sum of the squares of each row in double, over these columns."""
+    if _is_plain(rows):
+        matrix, partial = rows.numpy(), np.zeros((_chunks(columns), len(rows)))
+        _in_threads(lambda part, chunks: _squares(matrix, part.start, part.stop, partial[chunks]), columns, len(rows))
+        return torch.from_numpy(partial.sum(axis=0))
+    total = torch.zeros(len(rows), dtype=torch.double, device=rows.device)
+    for part in spans(columns, CHUNK):
+        total += rows[:, part].double().square().sum(dim=1)
     return total
 
 
@@ -343,6 +356,18 @@ def _products(matrix: Array, used: NDArray[np.int64], vector: Array, start: int,
             for k in range(n):
                 s0 += np.float64(r0[k]) * np.float64(v[k])
             partial[chunk, i] = s0
+
+
+@_compiled
+def _squares(matrix: Array, start: int, stop: int, partial: Array) -> None:
+    for chunk in range(partial.shape[0]):
+        low = start + chunk * CHUNK
+        high = min(low + CHUNK, stop)
+        for i in range(matrix.shape[0]):
+            row, total = matrix[i, low:high], 0.0
+            for k in range(len(row)):
+                total += np.float64(row[k]) * np.float64(row[k])
+            partial[chunk, i] = total
 
 
 @_compiled

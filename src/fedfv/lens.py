@@ -47,7 +47,7 @@ def look(replies: Replies, direction: Float[Tensor, " d"], explanation: Explanat
     tensor([ 0.9138, -0.6000], dtype=torch.float64)
     """
     explanation = explanation or Explanation()
-    gramian = linalg.gramian(replies.updates) if explanation.gramian is None else explanation.gramian
+    gramian = replies.gramian()
     coefficients = explanation.coefficients
     lengths = gramian.diagonal().sqrt()
     along = linalg.products(replies.updates, direction)

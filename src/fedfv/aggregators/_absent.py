@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.core import Replies
-from fedfv.mapped import Matrix
+from fedfv.matrix import Matrix, in_file, some_rows
 
 _STATIONARY = 1e-6  # a shortest combination below this share of its terms is zero, as far as the solver can tell
 
@@ -113,8 +113,8 @@ class LastUpdates(NamedTuple):
         columns = ([*self.rounds.tolist(), replies.round], [*self.clients, replies.clients], rows.matrices, rows.used)
         for round, clients, matrix, used in zip(*columns, strict=True):
             if round >= oldest and used.any():
-                if isinstance(matrix, Tensor) and 2 * int(used.sum()) < len(used):
-                    remembered.append((round, clients[used], matrix[used]))
+                if not in_file(matrix) and 2 * int(used.sum()) < len(used):
+                    remembered.append((round, clients[used], some_rows(matrix, used)))
                 else:
                     remembered.append((round, clients, matrix))
         rounds, clients_of, matrices = zip(*remembered, strict=True)

@@ -41,7 +41,7 @@ class AdaFed:
         return Empty()
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
-        gramian = linalg.gramian(replies.updates)
+        gramian = replies.gramian()
         rates, unit = self._rates(replies)
         if self.normalise:  # the scaled update of client k has the product f_k with d if g_k has f_k |g_k| / mean
             lengths = gramian.diagonal().sqrt()

@@ -43,10 +43,10 @@ class AlignedMTL:
 
     def explain(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty, Explanation]:
         """The result of a call, and an `Explanation`."""
-        gramian = linalg.gramian(replies.updates)
+        gramian = replies.gramian()
         coefficients = _balance(gramian)
         weights = with_length(coefficients.mean(dim=0), replies.updates, gramian, self.length)
-        return linalg.combine(weights, replies.updates), state, Explanation(gramian, coefficients=coefficients)
+        return linalg.combine(weights, replies.updates), state, Explanation(coefficients=coefficients)
 
 
 def _balance(gramian: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:

@@ -8,7 +8,7 @@ from fedfv import linalg
 from fedfv.aggregators._length import Length, with_length
 from fedfv.checks import check_choice, check_number
 from fedfv.core import Empty, Replies
-from fedfv.mapped import Matrix
+from fedfv.matrix import Matrix
 
 _ROUNDING = 1e-12  # a mean shorter than this, relative to the longest update, is zero up to rounding
 
@@ -40,7 +40,7 @@ class CAGrad:
         return Empty()
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
-        gramian = linalg.gramian(replies.updates)
+        gramian = replies.gramian()
         weights = self._weights(replies.updates, gramian)
         return linalg.combine(with_length(weights, replies.updates, gramian, self.length), replies.updates), state
 

@@ -1,4 +1,4 @@
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -10,14 +10,13 @@ from fedfv.aggregators._fedavg import FedAvg
 from fedfv.aggregators._server_lr import Inner
 from fedfv.checks import check_number
 from fedfv.core import Aggregator, Explanation, Replies, begin, explain
-from fedfv.mapped import MappedMatrix
 
 
 @dataclass(frozen=True)
 class ClipNorms:
     """Bounds the length of each update before any rule sees it: a longer update is scaled down to the bound.
 
-    In a round in which an update is too long, all are copied; in others this rule costs one reading of them.
+    This rule costs one reading of the updates, and copies none of them.
 
     Args:
         bound: the largest length; None for the median length of the round's updates.
@@ -46,9 +45,7 @@ class ClipNorms:
         if (factors == 1).all():
             direction, inner, explanation = explain(self.rule, replies, state.inner)
             return direction, Inner(inner), explanation
-        updates = replies.updates.tensor if isinstance(replies.updates, MappedMatrix) else replies.updates
-        clipped = replace(replies, updates=updates * factors.to(updates)[:, None])
-        direction, inner, explanation = explain(self.rule, clipped, state.inner)
+        direction, inner, explanation = explain(self.rule, replies.scaled(factors), state.inner)
         return direction, Inner(inner), _of_whole_updates(explanation, factors)
 
 

@@ -32,7 +32,7 @@ class DualProj:
         return Empty()
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
-        gramian = linalg.gramian(replies.updates)
+        gramian = replies.gramian()
         equal = torch.full((1, len(gramian)), 1 / len(gramian), dtype=torch.double)
         weights = linalg.dual_cone_weights(gramian, equal)[0]
         return linalg.combine(with_length(weights, replies.updates, gramian, self.length), replies.updates), state

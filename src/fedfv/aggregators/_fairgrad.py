@@ -48,7 +48,7 @@ class FairGrad:
         m, updates = len(replies.clients), replies.updates
         if self.alpha == 0:
             return linalg.combine(torch.full((m,), 1 / m, dtype=torch.double), updates), state
-        gramian = linalg.gramian(updates)
+        gramian = replies.gramian()
         weights = linalg.alpha_fair_weights(gramian, self.alpha)
         if not _improves_all(weights, gramian):
             weights = torch.zeros_like(weights)

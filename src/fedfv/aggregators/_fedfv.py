@@ -65,7 +65,7 @@ class FedFV:
     def explain(self, replies: Replies, state: History) -> tuple[Float[Tensor, " d"], History, Explanation]:
         """The result of a call, and an `Explanation`."""
         updates = replies.updates
-        gramian = linalg.gramian(updates)
+        gramian = replies.gramian()
         by_loss = _by_loss(replies)
         kept = self._kept(by_loss)
         coefficients = linalg.deconflict(gramian, self._targets(replies, by_loss), kept)
@@ -86,7 +86,7 @@ class FedFV:
         length = linalg.length(direction)
         factor = linalg.length_of_combination(equal, updates, gramian) / length if length > rounding else 0.0
         linalg.rescale(direction, factor)
-        return direction, state, Explanation(gramian, kept, coefficients, tuple(external))
+        return direction, state, Explanation(kept, coefficients, tuple(external))
 
     def _targets(self, replies: Replies, by_loss: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
         if self.order == "random":

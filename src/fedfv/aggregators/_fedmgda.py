@@ -34,7 +34,7 @@ class FedMGDA:
         return Empty()
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
-        gramian = linalg.gramian(replies.updates)
+        gramian = replies.gramian()
         lengths = gramian.diagonal().sqrt()
         inverse = lengths.reciprocal().masked_fill(lengths == 0, 0)
         by_size = replies.sizes.double() / replies.sizes.double().sum()

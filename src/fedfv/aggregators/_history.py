@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv.core import Replies
-from fedfv.mapped import MappedMatrix, Matrix
+from fedfv.matrix import Matrix, in_file, some_rows
 
 
 class PastRound(NamedTuple):
@@ -24,10 +24,10 @@ class PastRound(NamedTuple):
 
     def reduced(self, standing: Bool[Tensor, " m"]) -> "PastRound":
         """The round without the rows that no longer stand. The rows of a file cost no memory, and are all kept."""
-        if standing.all() or isinstance(self.updates, MappedMatrix):
+        if standing.all() or in_file(self.updates):
             return self
         gramian = self.gramian[standing][:, standing]
-        return PastRound(self.round, self.clients[standing], self.updates[standing], gramian)
+        return PastRound(self.round, self.clients[standing], some_rows(self.updates, standing), gramian)
 
 
 class History(NamedTuple):

@@ -42,7 +42,7 @@ class IMTLG:
         return Empty()
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
-        gramian = linalg.gramian(replies.updates)
+        gramian = replies.gramian()
         weights = linalg.ridge_solve(gramian, gramian.diagonal().sqrt())
         if self.length == "own":
             total = float(weights.sum().abs())

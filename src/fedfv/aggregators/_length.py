@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.mapped import Matrix
+from fedfv.matrix import Matrix
 
 Length = Literal["own", "mean"]
 """Whether a direction keeps its own length, or gets that of the plain mean of the updates."""

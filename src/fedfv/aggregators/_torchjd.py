@@ -13,7 +13,7 @@ from fedfv import linalg
 from fedfv._extras import comes_with
 from fedfv.checks import check_count
 from fedfv.core import Aggregator, Empty, Replies, begin
-from fedfv.mapped import MappedMatrix, Matrix
+from fedfv.matrix import Matrix, whole
 from fedfv.seeding import rng
 
 
@@ -62,9 +62,9 @@ class FromTorchJD:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng(self.seed, "aggregator of TorchJD", replies.round).integers(1 << 62)))
             if hasattr(aggregator, "gramian_weighting"):
-                weights = aggregator.gramian_weighting(linalg.gramian(updates))
+                weights = aggregator.gramian_weighting(replies.gramian())
                 return linalg.combine(weights.detach(), updates), state
-            rows = updates.tensor if isinstance(updates, MappedMatrix) else updates
+            rows = whole(updates)
             precise = rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
             direction: Tensor = aggregator(precise).detach()
         return direction.to(rows.dtype), state

@@ -46,9 +46,9 @@ class UPGrad:
 
     def explain(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty, Explanation]:
         """The result of a call, and an `Explanation`."""
-        gramian = linalg.gramian(replies.updates)
+        gramian = replies.gramian()
         whole = torch.eye(len(gramian), dtype=torch.double)
         coefficients = linalg.dual_cone_weights(gramian, whole)
         weights = with_length(coefficients.mean(dim=0), replies.updates, gramian, self.length)
         kept = (coefficients == whole).all(dim=1)
-        return linalg.combine(weights, replies.updates), state, Explanation(gramian, kept, coefficients)
+        return linalg.combine(weights, replies.updates), state, Explanation(kept, coefficients)

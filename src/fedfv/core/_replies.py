@@ -1,6 +1,7 @@
 """The replies of clients, checked once."""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -9,7 +10,8 @@ from jaxtyping import Float, Int, Real
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.mapped import MappedMatrix, Matrix
+from fedfv.mapped import MappedMatrix
+from fedfv.matrix import Matrix, ScaledMatrix
 
 _OPTIONAL = ("accuracies", "trained_losses")
 
@@ -74,6 +76,7 @@ class Replies:
     trained_losses: Float[Tensor, " m"] | None = None
     measured: Mapping[str, Float[Tensor, " m"]] = field(default_factory=dict)
     buffers: Buffers | None = None
+    _grams: list[Float[Tensor, "m m"]] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.round, bool) or not isinstance(self.round, int) or self.round < 0:
@@ -94,6 +97,31 @@ class Replies:
                     rows = f"a row for each of the {len(self.updates)} updates"
                     raise ValueError(f"`buffers` must have {rows}, got {shape_of(values)}.")
                 self._refuse_not_finite("buffers", values.isfinite().all(dim=1))
+
+    def gramian(self) -> Float[Tensor, "m m"]:
+        """Inner products of the updates in double precision, computed when they are first needed."""
+        if not self._grams:
+            self._grams.append(linalg.gramian(self.updates))
+        return self._grams[0]
+
+    def scaled(self, factors: Float[Tensor, " m"]) -> "Replies":
+        """The replies with each update multiplied by a finite factor; no update is read or copied.
+
+        >>> replies = Replies(
+        ...     round=0,
+        ...     clients=torch.tensor([4, 9]),
+        ...     updates=torch.tensor([[1.0, 2.0], [2.0, 0.0]]),
+        ...     losses=torch.tensor([0.7, 0.3]),
+        ...     sizes=torch.tensor([600, 20]),
+        ... )
+        >>> replies.scaled(torch.tensor([1.0, 0.5])).gramian()
+        tensor([[5., 1.],
+                [1., 1.]], dtype=torch.float64)
+        """
+        scaled = copy(self)  # what was checked once is not checked again
+        object.__setattr__(scaled, "updates", ScaledMatrix(self.updates, factors))
+        object.__setattr__(scaled, "_grams", [linalg.scaled(gramian, factors) for gramian in self._grams])
+        return scaled
 
     def all_measured(self) -> dict[str, Float[Tensor, " m"]]:
         """All optional values that the clients reported, by name."""

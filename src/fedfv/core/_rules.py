@@ -110,7 +110,6 @@ class ExternalConflict(NamedTuple):
 class Explanation(NamedTuple):
     """How a rule changed the updates of a round, as far as the rule says so."""
 
-    gramian: Float[Tensor, "m m"] | None = None  # inner products of the updates, if the rule has computed them
     kept: Bool[Tensor, " m"] | None = None  # the clients whose updates the rule did not change
     coefficients: Float[Tensor, "m m"] | None = None  # row i: changed update i, as a combination of the updates
     external: tuple[ExternalConflict, ...] = ()  # conflicts with absent clients

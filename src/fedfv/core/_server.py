@@ -9,6 +9,7 @@ from torch import Tensor
 from fedfv.core._replies import NO_BUFFERS, Buffers, Replies, shape_of
 from fedfv.core._rules import Aggregator, Explanation, State, answers_with_mean, begin, check_rule, explain, needs
 from fedfv.mapped import MappedMatrix
+from fedfv.matrix import ScaledMatrix
 
 
 class ServerState(NamedTuple, Generic[State]):
@@ -139,8 +140,13 @@ def from_tensors(aggregator: Aggregator[State], named: dict[str, Tensor]) -> Ser
     return ServerState(int(named["round"]), num_clients, named["params"], named["mean"], memory, buffers)
 
 
+_FACTORS = ":factors"  # of a scaled matrix
+
+
 def _named(prefix: str, value: Any) -> dict[str, Tensor]:
     """The tensors of a state, with a name for each place in it."""
+    if isinstance(value, ScaledMatrix):
+        return _named(prefix, value.matrix) | {prefix + _FACTORS: value.factors}
     if not isinstance(value, tuple):
         return {prefix: value.tensor if isinstance(value, MappedMatrix) else value}
     parts = value._asdict().items() if hasattr(value, "_asdict") else enumerate(value)
@@ -150,8 +156,13 @@ def _named(prefix: str, value: Any) -> dict[str, Tensor]:
 def _filled(prefix: str, empty: Any, named: dict[str, Tensor]) -> Any:
     """A state of the form of `empty` with the tensors of these names; tuples may have got another length."""
     if not isinstance(empty, tuple):
-        return named[prefix]
+        return _part(prefix, named)
     if hasattr(empty, "_asdict"):
         return type(empty)(**{key: _filled(f"{prefix}.{key}", part, named) for key, part in empty._asdict().items()})
-    count = sum(name.startswith(f"{prefix}.") for name in named)
-    return tuple(named[f"{prefix}.{i}"] for i in range(count))
+    count = sum(name.startswith(f"{prefix}.") and not name.endswith(_FACTORS) for name in named)
+    return tuple(_part(f"{prefix}.{i}", named) for i in range(count))
+
+
+def _part(name: str, named: dict[str, Tensor]) -> Tensor:
+    factors = named.get(name + _FACTORS)
+    return named[name] if factors is None else ScaledMatrix(named[name], factors)

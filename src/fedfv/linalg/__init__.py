@@ -22,6 +22,7 @@ from fedfv.linalg._passes import (
     length_of_combination,
     products,
     rescale,
+    scaled,
     squared_lengths,
 )
 from fedfv.linalg._quadratic import min_norm_weights, project_simplex, quadratic_weights
@@ -47,6 +48,7 @@ __all__ = [
     "quadratic_weights",
     "rescale",
     "ridge_solve",
+    "scaled",
     "squared_lengths",
     "thin_combinations",
     "thin_product",

@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv import _kernels
-from fedfv.mapped import MappedMatrix, Matrix
+from fedfv.mapped import MappedMatrix
+from fedfv.matrix import Matrix, ScaledMatrix, factors_of, rows_of
 
 
 def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
@@ -22,8 +23,13 @@ def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
     tensor([[25.,  0.],
             [ 0., 25.]], dtype=torch.float64)
     """
-    rows = _rows(matrix)
-    return _total(_kernels.gramian(rows, columns) for columns in _pieces(matrix))
+    rows = rows_of(matrix)
+    return scaled(_total(_kernels.gramian(rows, columns) for columns in _pieces(matrix)), factors_of(matrix))
+
+
+def scaled(gramian: Float[Tensor, "*L m m"], factors: Float[Tensor, " m"] | None) -> Float[Tensor, "*L m m"]:
+    """The Gramian after each row is multiplied by a factor."""
+    return gramian if factors is None else gramian * factors[:, None] * factors
 
 
 def block_gramians(matrix: Matrix, offsets: Int[Tensor, " L+1"]) -> Float[Tensor, "L m m"]:
@@ -32,11 +38,11 @@ def block_gramians(matrix: Matrix, offsets: Int[Tensor, " L+1"]) -> Float[Tensor
     >>> block_gramians(torch.tensor([[3.0, 4.0], [-4.0, 3.0]]), torch.tensor([0, 1, 2])).tolist()
     [[[9.0, -12.0], [-12.0, 16.0]], [[16.0, 12.0], [12.0, 9.0]]]
     """
-    rows = _rows(matrix)
+    rows = rows_of(matrix)
     grams = torch.zeros(len(offsets) - 1, len(rows), len(rows), dtype=torch.double)
     for block, part in _in_blocks(_pieces(matrix), offsets):
         grams[block] += _kernels.gramian(rows, part).cpu()
-    return grams
+    return scaled(grams, factors_of(matrix))
 
 
 def block_cross_gramians(
@@ -48,18 +54,20 @@ def block_cross_gramians(
     >>> block_cross_gramians(first, second, torch.tensor([0, 2]), torch.tensor([False, True]))
     tensor([[[17.]]], dtype=torch.float64)
     """
-    rows, others, index = _rows(matrix), _rows(other), used.nonzero().flatten()
+    rows, others, index = rows_of(matrix), rows_of(other), used.nonzero().flatten()
     grams = torch.zeros(len(offsets) - 1, len(rows), len(index), dtype=torch.double)
     for block, part in _in_blocks(_common(_pieces(matrix), _pieces(other)), offsets):
         grams[block] += _kernels.cross_gramian(rows, others, index, part).cpu()
-    return grams
+    first, second = factors_of(matrix), factors_of(other)
+    grams = grams if first is None else grams * first[:, None]
+    return grams if second is None else grams * second[used]
 
 
 def squared_lengths(matrix: Matrix) -> Float[Tensor, " m"]:
     """Squared Euclidean length of each row, summed in double precision."""
-    rows = _rows(matrix)
-    parts = (part for columns in _pieces(matrix) for part in _kernels.spans(columns, 1 << 14))
-    return _total(rows[:, part].double().square().sum(dim=1) for part in parts)
+    rows, factors = rows_of(matrix), factors_of(matrix)
+    squares = _total(_kernels.squares(rows, columns) for columns in _pieces(matrix))
+    return squares if factors is None else squares * factors.square()
 
 
 def products(
@@ -70,11 +78,11 @@ def products(
     >>> products(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 1.0]), torch.tensor([True, False]))
     tensor([3., 0.], dtype=torch.float64)
     """
-    rows = _rows(matrix)
+    rows, factors = rows_of(matrix), factors_of(matrix)
     index = torch.arange(len(rows)) if used is None else used.nonzero().flatten()
     result = torch.zeros(len(rows), dtype=torch.double)
     result[index] = _total(_kernels.products(rows, index, vector, columns) for columns in _pieces(matrix))
-    return result
+    return result if factors is None else result * factors
 
 
 def combine(weights: Float[Tensor, " m"], matrix: Matrix) -> Float[Tensor, " d"]:
@@ -83,7 +91,7 @@ def combine(weights: Float[Tensor, " m"], matrix: Matrix) -> Float[Tensor, " d"]
     >>> combine(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0], [3.0, 2.0]]))
     tensor([2., 1.])
     """
-    rows = _rows(matrix)
+    rows = rows_of(matrix)
     vector = torch.empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
     _combine(vector, 0.0, weights, matrix)
     return vector
@@ -100,7 +108,7 @@ def combine_blocks(weights: Float[Tensor, "L m"], matrix: Matrix, offsets: Int[T
     >>> combine_blocks(torch.eye(2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0, 1, 2]))
     tensor([1., 4.])
     """
-    rows = _rows(matrix)
+    rows = rows_of(matrix)
     vector = torch.empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
     _combine_blocks(vector, 0.0, weights, matrix, offsets)
     return vector
@@ -136,7 +144,7 @@ def finite_rows(matrix: Matrix) -> Bool[Tensor, " m"]:
     >>> finite_rows(torch.tensor([[1.0, 2.0], [torch.inf, 0.0]]))
     tensor([ True, False])
     """
-    rows = _rows(matrix)
+    rows = rows_of(matrix)
     # The product of two rows is finite only if both rows are; a row whose product is not finite is read again, alone.
     finite = products(matrix, rows[0]).isfinite()
     for i in (~finite).nonzero().flatten().tolist():
@@ -166,12 +174,9 @@ def deconflict(
     return coefficients
 
 
-def _rows(matrix: Matrix) -> Float[Tensor, "m d"]:
-    return matrix.tensor if isinstance(matrix, MappedMatrix) else matrix.detach()
-
-
 def _pieces(matrix: Matrix) -> Iterable[range]:
-    return matrix.pieces() if isinstance(matrix, MappedMatrix) else [range(matrix.shape[1])]
+    stored = matrix.matrix if isinstance(matrix, ScaledMatrix) else matrix
+    return stored.pieces() if isinstance(stored, MappedMatrix) else [range(matrix.shape[1])]
 
 
 def _in_blocks(pieces: Iterable[range], offsets: Int[Tensor, " L+1"]) -> Iterator[tuple[int, range]]:
@@ -199,12 +204,14 @@ def _total(parts: Iterable[Tensor]) -> Tensor:
 
 
 def _combine(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix) -> None:
-    rows = _rows(matrix)
+    rows, factors = rows_of(matrix), factors_of(matrix)
+    weights = weights.double() if factors is None else weights * factors
     for columns in _pieces(matrix):
-        _kernels.combine(vector, keep, weights.double(), rows, columns)
+        _kernels.combine(vector, keep, weights, rows, columns)
 
 
 def _combine_blocks(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix, offsets: Tensor) -> None:
-    rows = _rows(matrix)
+    rows, factors = rows_of(matrix), factors_of(matrix)
+    weights = weights.double() if factors is None else weights * factors
     for block, part in _in_blocks(_pieces(matrix), offsets):
-        _kernels.combine(vector, keep, weights[block].double(), rows, part)
+        _kernels.combine(vector, keep, weights[block], rows, part)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.core import Aggregator, Replies, ServerState, as_fields, begin, from_tensors, needs, start, step, to_tensors
-from fedfv.mapped import Matrix
+from fedfv.matrix import Matrix
 from fedfv.seeding import rng
 from fedfv.testing._law import Law
 
