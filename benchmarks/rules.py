@@ -137,6 +137,50 @@ def weights(name: str, updates: Any) -> tuple[Callable[[], object], Callable[[],
     return lambda: WEIGHTS[name](gramian, equal), lambda: peer(gramian)
 
 
+def hard_matrices(kind: str) -> Iterator[Tensor]:
+    """Updates of ten clients whose Gramians are hard, in double precision."""
+    for seed in range(100):
+        random = torch.randn(10, 40, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+        pairs = torch.cat([random[:5], random[:5] + 1e-9 * random[5:]])
+        lengths = torch.logspace(-4, 4, 10, dtype=torch.double)[:, None]
+        yield {
+            "random": random,
+            "times 1e-10": 1e-10 * random,
+            "times 1e15": 1e15 * random,
+            "singular: 3 columns": random[:, :3],
+            "nearly equal pairs": pairs,
+            "lengths 1e-4 to 1e4": lengths * random,
+        }[kind]
+
+
+def failures(name: str) -> Iterator[str]:
+    """The share of calls that raise an error, or whose direction conflicts with a client by more than rounding."""
+    rule, peer = rule_of(name), peer_of(name)
+    for kind in (
+        "random",
+        "times 1e-10",
+        "times 1e15",
+        "singular: 3 columns",
+        "nearly equal pairs",
+        "lengths 1e-4 to 1e4",
+    ):
+        counts = [0, 0]
+        for updates in hard_matrices(kind):
+            replies = make_replies(updates)
+            for i, call in enumerate((lambda: rule(replies, begin(rule, *updates.shape))[0], lambda: peer(updates))):  # noqa: B023
+                try:
+                    counts[i] += conflicts(call(), updates)
+                except Exception:
+                    counts[i] += 1
+        yield f"| {name} | {kind} | {counts[0]} | {counts[1]} |"
+
+
+def conflicts(direction: Tensor, updates: Tensor) -> bool:
+    """Whether some update conflicts; the size of the terms says what rounding is."""
+    products = updates @ direction / updates.norm(dim=1) / updates.norm(dim=1).max()
+    return not bool((products >= -1e-4).all())
+
+
 def peer_of(name: str) -> Any:
     from torchjd import aggregation
 
@@ -161,6 +205,13 @@ def tables(names: list[str]) -> Iterator[str]:
         yield from against_torchjd(peers, solve=False)
         yield "\nThe same for the weights alone, from a Gramian in double precision:\n"
         yield from against_torchjd([name for name in peers if name in WEIGHTS], solve=True)
+    cones = [name for name in peers if name in ("upgrad", "dualproj")]
+    if cones:
+        yield "\nOf 100 calls with ten hard updates, those that raised an error or worked against a client:\n"
+        yield "| rule | updates | fedfv | TorchJD |"
+        yield "|---|---|---:|---:|"
+        for name in cones:
+            yield from failures(name)
 
 
 def main() -> None:

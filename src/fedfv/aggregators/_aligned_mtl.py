@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -50,10 +51,10 @@ class AlignedMTL:
 
 
 def _balance(gramian: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
-    values, vectors = torch.linalg.eigh(gramian)
+    values, vectors = np.linalg.eigh(gramian.numpy())  # torch's takes three times as long for 100 and 500 rows
     used = values > _RANK * values[-1]
     if not used.any():
         return torch.eye(len(gramian), dtype=gramian.dtype)
     values, vectors = values[used], vectors[:, used]
-    factors = (values[0] / values).sqrt()
-    return torch.mm(vectors * factors, vectors.mT)
+    factors = np.sqrt(values[0] / values)
+    return torch.from_numpy(vectors * factors @ vectors.T)
