@@ -31,6 +31,7 @@ from fedfv.matrix import Matrix
 PAGE = Path(__file__).parents[1] / "docs/performance.md"
 SHAPES = [(10, 660_000), (100, 100_000)]
 LAYERS = 8
+HARD = ("random", "times 1e-10", "times 1e15", "singular: 3 columns", "nearly equal pairs", "lengths 1e-4 to 1e4")
 ROWS, COLUMNS = [3, 10, 50, 100, 500], 10_000
 THEIRS: dict[str, tuple[str, dict[str, Any]]] = {  # the same rules in TorchJD
     "upgrad": ("UPGrad", {}),
@@ -125,10 +126,10 @@ def against_torchjd(names: list[str], solve: bool) -> Iterator[str]:
         yield f"| {name} | " + " | ".join(cells) + " |"
 
 
-def calls(name: str, replies: Any) -> tuple[Callable[[], object], Callable[[], object]]:
+def calls(name: str, replies: Any) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
     rule, peer = replace(rule_of(name), length="own"), peer_of(name)  # theirs have no other length
     state = begin(rule, *replies.updates.shape)
-    return lambda: rule(fresh(replies), state), lambda: peer(replies.updates)
+    return lambda: rule(fresh(replies), state)[0], lambda: peer(replies.updates)
 
 
 def weights(name: str, updates: Any) -> tuple[Callable[[], object], Callable[[], object]]:
@@ -155,19 +156,10 @@ def hard_matrices(kind: str) -> Iterator[Tensor]:
 
 def failures(name: str) -> Iterator[str]:
     """The share of calls that raise an error, or whose direction conflicts with a client by more than rounding."""
-    rule, peer = rule_of(name), peer_of(name)
-    for kind in (
-        "random",
-        "times 1e-10",
-        "times 1e15",
-        "singular: 3 columns",
-        "nearly equal pairs",
-        "lengths 1e-4 to 1e4",
-    ):
+    for kind in HARD:
         counts = [0, 0]
         for updates in hard_matrices(kind):
-            replies = make_replies(updates)
-            for i, call in enumerate((lambda: rule(replies, begin(rule, *updates.shape))[0], lambda: peer(updates))):  # noqa: B023
+            for i, call in enumerate(calls(name, make_replies(updates))):
                 try:
                     counts[i] += conflicts(call(), updates)
                 except Exception:
