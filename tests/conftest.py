@@ -11,4 +11,5 @@ settings.load_profile("fedfv")
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
 
-os.environ["COLUMNS"] = "120"  # of the terminal, which differs between one process and several
+# Processes of pytest-xdist have it, and rich would take the width of the terminal from it for good.
+os.environ.pop("COLUMNS", None)
