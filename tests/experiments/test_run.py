@@ -15,6 +15,7 @@ import torch
 
 from fedfv.experiments import ConfigError, Experiment, RunDirectory, RunError, experiment_of, run
 from fedfv.experiments._run import Progress
+from fedfv.runs import _recorder
 from tests.aggregators.cases import first_of_each_rule
 from tests.experiments.helpers import small, tables, write_data
 
@@ -131,16 +132,35 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path, data: Path) ->
         run(small(data), tmp_path)
 
 
-def test_a_corrupt_checkpoint_is_an_error_that_keeps_the_records(tmp_path: Path, data: Path) -> None:
-    run(small(data), tmp_path / "run")
-    before = records_of(tmp_path / "run")
-    path = tmp_path / "run" / "checkpoint.safetensors"
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(
-        RunError, match=r"cannot be read .* delete it to run again from the start. The records are kept"
-    ):
-        run(small(data), tmp_path / "run")
-    assert records_of(tmp_path / "run") == before
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_is_offered(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_recorder, "_SAVE_AFTER", 0.0)
+    place = run(small(data), tmp_path / "run")
+    before, path = records_of(place.path), place.path / "checkpoint.safetensors"
+    whole = path.read_bytes()
+    params = whole.index(place.load()["params"].numpy().tobytes())  # type: ignore[index]
+    for damaged in (whole[:100], whole[: params + 1] + bytes([whole[params + 1] ^ 64]) + whole[params + 2 :]):
+        path.write_bytes(damaged)
+        with pytest.raises(
+            RunError, match=r"cannot be read .* delete it to go on from the one before it\. The records"
+        ):
+            run(small(data), place.path)
+        assert records_of(place.path) == before
+    path.unlink()
+    seen: list[Progress] = []
+    run(small(data), place.path, watch=seen.append)
+    assert seen[0].rounds_done == 11
+    assert records_of(place.path) == before
+    assert path.read_bytes() == whole
+
+    (place.path / "previous.safetensors").unlink()
+    path.write_bytes(b"nothing")
+    with pytest.raises(RunError, match=r"delete it to run again from the start\. The records are kept"):
+        run(small(data), place.path)
+    path.unlink()
+    run(small(data), place.path)
+    assert records_of(place.path) == before
 
 
 def test_a_half_written_last_record_is_written_again(tmp_path: Path, data: Path) -> None:

@@ -51,7 +51,12 @@ RECORDS = [
         lens=LOOK,
         test=SCORES,
     ),
-    Record(rounds_done=1, replied=[2], train_losses=[0.0], lens=Look(**{**vars(LOOK), "cosines": [], "external": []})),
+    Record(
+        rounds_done=1,
+        replied=[0, 1],
+        train_losses=[0.0, 0.5],
+        lens=Look(**{**vars(LOOK), "shown": [1], "cosines": [], "external": []}),
+    ),
 ]
 
 

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from fedfv.errors import ConfigError, RunError
 from fedfv.importing import told
 from fedfv.models import build_model
+from fedfv.runs._checkpoint import pack, unpack
 from fedfv.runs._frame import frame_of
 from fedfv.runs._lock import held
 from fedfv.runs._model import ModelFile
@@ -30,10 +32,11 @@ from fedfv.runs._record import Fingerprint, Record
 if TYPE_CHECKING:
     import pandas as pd
 
-EXPERIMENT, RECORDS, CHECKPOINT, ENVIRONMENT, DIVERGED, LOCK, MODEL, FROZEN = (
+EXPERIMENT, RECORDS, CHECKPOINT, PREVIOUS, ENVIRONMENT, DIVERGED, LOCK, MODEL, FROZEN = (
     "experiment.toml",
     "records.jsonl",
     "checkpoint.safetensors",
+    "previous.safetensors",
     "environment.json",
     "diverged.txt",
     "run.lock",
@@ -51,7 +54,8 @@ class RunDirectory:
 
     - `experiment.toml`: the settings; a directory belongs to one experiment.
     - `records.jsonl`: the results, as raw values of each client; a line for each round and one before the first.
-    - `checkpoint.safetensors`: a complete server, written whole or not at all, without executable code.
+    - `checkpoint.safetensors`: a complete server with a checksum, written whole or not at all, without code.
+    - `previous.safetensors`: the checkpoint before it, for the case that it is damaged.
     - `model.json`: how to make the model from a checkpoint, and its inputs from a table, see `ModelFile`.
     - `frozen.safetensors`: the parameters that are not trained, if there are any.
     - `environment.json`: the software and the platform of the run.
@@ -120,22 +124,27 @@ class RunDirectory:
         """The settings of the run, as tables; objects that they name are not imported."""
         if not self.has(EXPERIMENT):
             raise ConfigError(f"{self.path} holds no run: there is no {EXPERIMENT} in it.")
-        return tomllib.loads((self.path / EXPERIMENT).read_text())
+        with self._readable(EXPERIMENT):
+            return tomllib.loads((self.path / EXPERIMENT).read_text())
 
     def environment(self) -> dict[str, Any]:
         """The software and the platform of the run."""
-        environment: dict[str, Any] = json.loads((self.path / ENVIRONMENT).read_text())
-        return environment
+        with self._readable(ENVIRONMENT):
+            environment: dict[str, Any] = json.loads((self.path / ENVIRONMENT).read_text())
+            return environment
 
     def records(self) -> list[Record]:
         """All records; an incomplete last line is left out."""
         if not self.has(RECORDS):
             return []
         lines = (self.path / RECORDS).read_bytes().split(b"\n")[:-1]
-        try:
-            return [Record.from_json(line) for line in lines]
-        except (ValueError, TypeError, KeyError) as error:
-            raise RunError(f"{self.path / RECORDS} cannot be read: {error}.") from None
+        records: list[Record] = []
+        for number, line in enumerate(lines, start=1):
+            with self._readable(f"line {number} of {RECORDS}"):
+                record = Record.from_json(line)
+                _check_order(record, records)
+            records.append(record)
+        return records
 
     def scores(self) -> dict[str, float | None]:
         """The test score of each client at the last evaluation, by its name; None for a client without a score."""
@@ -165,7 +174,8 @@ class RunDirectory:
                 file.seek(start)
                 *lines, _ = file.read().split(b"\n")  # text after the last line break is an incomplete line
                 if start == 0 or len(lines) > 1:
-                    return Record.from_json(lines[-1]).rounds_done if lines else 0
+                    with self._readable(f"the last line of {RECORDS}"):
+                        return Record.from_json(lines[-1]).rounds_done if lines else 0
         raise AssertionError
 
     def append(self, record: Record) -> None:
@@ -176,16 +186,7 @@ class RunDirectory:
 
     def load(self) -> dict[str, Tensor] | None:
         """The tensors of the checkpoint; None if there is no checkpoint."""
-        path = self.path / CHECKPOINT
-        if not path.is_file():
-            return None
-        try:
-            tensors: dict[str, Tensor] = load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise RunError(
-                f"{path} cannot be read ({error}); delete it to run again from the start. The records are kept."
-            ) from None
-        return tensors
+        return self._unpacked(CHECKPOINT, {PREVIOUS: "to go on from the one before it"})
 
     def resume(self, fingerprint: Fingerprint) -> dict[str, Tensor] | None:
         """Like `load`, for the owner; drops later records, since the resumed run writes them again.
@@ -194,10 +195,25 @@ class RunDirectory:
             fingerprint: the inputs of the run beside its settings, as in its first record. A run that was begun with
                 another fingerprint is refused.
         """
-        tensors = self.load()
+        tensors = self.load() if self.has(CHECKPOINT) else self._unpacked(PREVIOUS)
         if tensors is not None:
             self._refuse_changes(fingerprint)
         self._keep_records(-1 if tensors is None else int(tensors["round"]))
+        return tensors
+
+    def _unpacked(self, name: str, others: Mapping[str, str] = MappingProxyType({})) -> dict[str, Tensor] | None:
+        """The tensors of a file, None if it is missing; `others` are files to use instead, and what they are for."""
+        if not self.has(name):
+            return None
+        try:
+            tensors = unpack(self.path / name)
+            if tensors["round"].ndim:
+                raise ValueError("`round` is not a number")
+        except (ValueError, KeyError) as error:
+            instead = next((what for other, what in others.items() if self.has(other)), "to run again from the start")
+            raise RunError(
+                f"{self.path / name} cannot be read ({error}); delete it {instead}. The records are kept."
+            ) from None
         return tensors
 
     def diverged(self) -> str | None:
@@ -209,10 +225,8 @@ class RunDirectory:
         self._replace(DIVERGED, f"{sentence}\n".encode())
 
     def save(self, tensors: dict[str, Tensor]) -> None:
-        """Replaces the checkpoint, atomically."""
-        # safetensors refuses tensors that share memory, as the mean and the parameters do before the first round.
-        apart = {name: tensor.contiguous().clone() if tensor.ndim else tensor for name, tensor in tensors.items()}
-        self._replace(CHECKPOINT, save(apart))
+        """Replaces the checkpoint, and keeps the one before it."""
+        self._replace(CHECKPOINT, pack(tensors), keep=PREVIOUS)
 
     def describe(self, file: ModelFile, frozen: Mapping[str, Tensor]) -> None:
         """Writes `model.json`, and the parameters that are not trained."""
@@ -227,14 +241,18 @@ class RunDirectory:
                 f"{self.path} has no {MODEL}, which tells how to make its model: it was made by an earlier version; "
                 "start the run again with the same settings to add it, finished rounds are kept."
             )
-        return ModelFile.from_json((self.path / MODEL).read_text())
+        with self._readable(MODEL):
+            return ModelFile.from_json((self.path / MODEL).read_text())
 
     def state_dict(self) -> dict[str, Tensor]:
         """The model at the last checkpoint, as named tensors: for a rule like AFL, the mean over all rounds."""
         file, checkpoint = self.model_file(), self.load()
         if checkpoint is None:
             raise RunError(f"{self.path} has no {CHECKPOINT}, so it holds no model.")
-        return file.state_dict(checkpoint, load_file(self.path / FROZEN) if self.has(FROZEN) else {})
+        with self._readable(FROZEN):
+            frozen = load_file(self.path / FROZEN) if self.has(FROZEN) else {}
+        with self._readable(MODEL):
+            return file.state_dict(checkpoint, frozen)
 
     def model(self, module: nn.Module | None = None) -> nn.Module:
         """The model at the last checkpoint, in evaluation mode.
@@ -247,6 +265,9 @@ class RunDirectory:
         if module is None and arguments is None:
             raise ConfigError(f"{self.path} is a run of Flower, which does not know the module; pass it: model(Net()).")
         if module is None and arguments is not None:
+            missing = sorted({"name", "input_shape", "num_classes", "seed", "options"} - arguments.keys())
+            if missing:
+                raise RunError(f"{MODEL} in {self.path} cannot be read: `{missing[0]}` of the model is missing.")
             options = {key: value for key, value in arguments.items() if key != "options"}
             module = build_model(**options, **arguments["options"])
         assert module is not None
@@ -287,8 +308,14 @@ class RunDirectory:
                 self._replace(RECORDS, kept)
 
     def _refuse_changes(self, fingerprint: Fingerprint) -> None:
-        opening = self.records()[0].opening
-        begun = None if opening is None else opening.fingerprint
+        records = self.records()
+        opening = records[0].opening if records else None
+        if opening is None:
+            raise RunError(
+                f"{self.path / RECORDS} has no first line, although there is a checkpoint; delete {CHECKPOINT} and "
+                f"{PREVIOUS} to run again from the start."
+            )
+        begun = opening.fingerprint
         if begun is None:  # written by a version without fingerprints
             return
         if begun.data is not None and begun.data != fingerprint.data:
@@ -301,7 +328,25 @@ class RunDirectory:
             f"{self.path} was begun with {what}; restore the original to go on, or choose another directory."
         )
 
-    def _replace(self, name: str, contents: bytes) -> None:
+    @contextlib.contextmanager
+    def _readable(self, what: str) -> Iterator[None]:
+        """Raises a `RunError` with one sentence if the file, or a part of it, cannot be read."""
+        try:
+            yield
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            RecursionError,
+            RuntimeError,
+            SafetensorError,
+        ) as error:
+            text = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+            raise RunError(f"{what} in {self.path} cannot be read: {text or type(error).__name__}.") from None
+
+    def _replace(self, name: str, contents: bytes, keep: str | None = None) -> None:
+        """Writes the file whole or not at all; with `keep`, the earlier one gets this name."""
         temporary = self.path / f".{name}.new"
         with _explained(f"{self.path / name} cannot be written"):
             try:
@@ -309,9 +354,27 @@ class RunDirectory:
                     file.write(contents)
                     file.flush()
                     os.fsync(file.fileno())
+                if keep is not None and self.has(name):
+                    os.replace(self.path / name, self.path / keep)
                 os.replace(temporary, self.path / name)
             finally:
                 temporary.unlink(missing_ok=True)
+
+
+def _check_order(record: Record, before: list[Record]) -> None:
+    """Refuses a record that cannot follow the records before it."""
+    if before and record.rounds_done <= before[-1].rounds_done:
+        raise ValueError(f"`rounds_done` must be above {before[-1].rounds_done}, got {record.rounds_done}")
+    opening = before[0].opening if before else record.opening
+    if opening is None:
+        raise ValueError("the description of the clients is missing")
+    clients = len(next(iter(opening.sizes.values()), []))
+    for name, values in {**opening.sizes, "names": opening.names or [""] * clients}.items():
+        if len(values) != clients:
+            raise ValueError(f"`{name}` must have {clients} entries, got {len(values)}")
+    for part, scores in (("test", record.test), ("validation", record.validation)):
+        if scores is not None and len(scores.scores) != clients:
+            raise ValueError(f"`{part}.scores` must have {clients} entries, got {len(scores.scores)}")
 
 
 def _environment() -> dict[str, Any]:

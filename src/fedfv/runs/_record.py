@@ -10,6 +10,7 @@ import torch
 
 from fedfv.core import Replies
 from fedfv.lens import Lens
+from fedfv.runs._reading import read
 from fedfv.tasks import ACCURACY, Score
 
 FORMAT = 2
@@ -141,17 +142,33 @@ class Record:
         >>> Record.from_json('{"round":3,"replied":[1],"train_losses":[0.5]}').rounds_done
         3
         """
-        table = json.loads(line)
-        if table.pop("format", FORMAT) > FORMAT:
+        try:
+            table = json.loads(line)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        if not isinstance(table, dict):
+            raise ValueError("it must be a table")
+        if read(int, table.pop("format", FORMAT), "format") > FORMAT:
             raise ValueError("it was written by a newer version of fedfv")
-        table = table if "rounds_done" in table else _from_format_0(table)
-        if "sizes" in table:
-            table["opening"] = _opening(table)
-        for key, kind in (("test", _scores), ("validation", _scores), ("lens", _look)):
-            if key in table:
-                table[key] = kind(**table[key])
-        table["rejected"] = [(client, kind) for client, kind in table.get("rejected", [])]
-        return cls(**table)
+        record: Record = read(cls, _in_current_format(table), "")
+        record._check()
+        return record
+
+    def _check(self) -> None:
+        """Refuses a record whose lists do not belong together."""
+        replied = self.replied or []
+        for name, values in {"train_losses": self.train_losses, **self.measured}.items():
+            _check_length(name, values, len(replied))
+        for part, scores in (("test", self.test), ("validation", self.validation)):
+            if scores is not None:
+                _check_length(f"{part}.scores", scores.scores, len(scores.losses))
+                _check_length(f"{part}.variances", scores.variances, len(scores.losses))
+        if (lens := self.lens) is not None:
+            for name in ("lengths", "before", "after", "projected"):
+                _check_length(f"lens.{name}", getattr(lens, name), len(lens.clients))
+            _check_length("lens.cosines", lens.cosines, len(lens.shown) * (len(lens.shown) - 1) // 2)
+            if strangers := {*lens.clients, *lens.shown, *lens.kept} - {*replied}:
+                raise ValueError(f"`lens` has client {min(strangers)}, which did not reply")
 
 
 def layer(name: str, dtype: object, shape: Sequence[int]) -> str:
@@ -163,35 +180,35 @@ def layer(name: str, dtype: object, shape: Sequence[int]) -> str:
     return " ".join([name, str(dtype).removeprefix("torch."), "x".join(map(str, shape))]).strip()
 
 
-def _opening(table: dict[str, Any]) -> Opening:
-    """Takes the fields of an opening out of the table of a record."""
-    fields = {key: table.pop(key) for key in ("names", "sizes", "scored_by", "fingerprint") if key in table}
-    if "scored_by" in fields:
-        fields["scored_by"] = Score(**fields["scored_by"])
-    if "fingerprint" in fields:
-        fields["fingerprint"] = Fingerprint(**fields["fingerprint"])
-    return Opening(**fields)
+def _check_length(name: str, values: Sequence[Any] | None, expected: int) -> None:
+    if values is not None and len(values) != expected:
+        raise ValueError(f"`{name}` must have {expected} entries, got {len(values)}")
 
 
-def _scores(**table: Any) -> Scores:
-    """Scores from a table; before format 2, they were always accuracies."""
-    return Scores(**{"scores" if key == "accuracies" else key: value for key, value in table.items()})
-
-
-def _look(**table: Any) -> Look:
-    return Look(**{**table, "external": [External(**past) for past in table.get("external", [])]})
+def _in_current_format(table: dict[str, Any]) -> dict[str, Any]:
+    """The table of a record, from a line of any format; the first line has the fields of the opening itself."""
+    table = table if "rounds_done" in table else _from_format_0(table)
+    if "sizes" in table:
+        head = [each.name for each in dataclasses.fields(Opening) if each.name in table]
+        table["opening"] = {name: table.pop(name) for name in head}
+    for part in ("test", "validation"):
+        if isinstance(scores := table.get(part), dict) and "accuracies" in scores:  # before format 2
+            scores["scores"] = scores.pop("accuracies")
+    return table
 
 
 def _from_format_0(table: dict[str, Any]) -> dict[str, Any]:
-    """The table of a line without a version, in the current format."""
+    """The table of a line without a version, in format 1."""
+    if "round" not in table:
+        raise ValueError("`rounds_done` is missing")
     table = {"rounds_done": table.pop("round"), **table}
     if "accuracies" in table:
         table["test"] = {"losses": table.pop("losses"), "accuracies": table.pop("accuracies")}
     if "train_accuracies" in table:
         table["measured"] = {"accuracies": table.pop("train_accuracies")}
-    if "external" in table.get("lens", {}):
-        names = ("round", "clients", "share")
-        table["lens"]["external"] = [dict(zip(names, past, strict=True)) for past in table["lens"]["external"]]
+    if isinstance(lens := table.get("lens"), dict):
+        pasts = read(list[tuple[int, list[int], float]], lens.get("external", []), "lens.external")
+        lens["external"] = [dict(zip(("round", "clients", "share"), past, strict=True)) for past in pasts]
     return table
 
 

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from fedfv.core import Aggregator, ServerState, from_tensors, to_tensors
+from fedfv.errors import RunError
 from fedfv.runs._directory import RunDirectory
 from fedfv.runs._record import Fingerprint, Opening, Record, Scores
 
@@ -31,7 +32,14 @@ class Recorder:
     def resume(self) -> ServerState[Any] | None:
         """The server at the last checkpoint, None for a run that has not begun; refuses other data or models."""
         tensors = self.place.resume(self._fingerprint)
-        self._server = None if tensors is None else from_tensors(self._rule, tensors)
+        try:
+            self._server = None if tensors is None else from_tensors(self._rule, tensors)
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            name = type(self._rule).__name__
+            raise RunError(
+                f"the checkpoint in {self.place.path} holds no state of {name} ({type(error).__name__}: {error}); "
+                f"it was written by another version of the rule, or is damaged."
+            ) from None
         return self._server
 
     def open(

@@ -1,0 +1,44 @@
+"""Checkpoints: named tensors as the bytes of a safetensors file, with a checksum."""
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+_KEY = "crc32"
+
+
+def pack(tensors: Mapping[str, Tensor]) -> bytes:
+    """The contents of the file."""
+    # safetensors refuses tensors that share memory, as the mean and the parameters do before the first round.
+    apart = {name: tensor.contiguous().clone() if tensor.ndim else tensor for name, tensor in tensors.items()}
+    return save(apart, {_KEY: _checksum(apart)})
+
+
+def unpack(path: Path) -> dict[str, Tensor]:
+    """The tensors of the file; raises a `ValueError` if the file is damaged.
+
+    Files of earlier versions have no checksum.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            described = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, the file is no mapping
+    except (SafetensorError, OSError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from None
+    if described is not None and described.get(_KEY) != _checksum(tensors):
+        raise ValueError("its checksum is wrong")
+    return tensors
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    """CRC-32 of the names, types, shapes and numbers."""
+    value = 0
+    for name, tensor in sorted(tensors.items()):
+        value = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), value)
+        value = zlib.crc32(tensor.contiguous().view(-1).view(torch.uint8).numpy().data, value)
+    return f"{value:08x}"
