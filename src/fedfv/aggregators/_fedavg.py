@@ -11,7 +11,7 @@ from fedfv.core import Empty, Replies
 
 @dataclass(frozen=True)
 class FedAvg:
-    """Average of the updates (McMahan et al., AISTATS 2017, Algorithm 1).
+    """FedAvg (McMahan et al., AISTATS 2017, Algorithm 1): the average, a baseline that everybody knows.
 
     >>> FedAvg()
     FedAvg(weighting='size')

@@ -19,7 +19,7 @@ _ROUNDING_OF_STEP = 16  # for a projection of the stored direction, in units of 
 
 @dataclass(frozen=True)
 class FedFV:
-    """Federated fair averaging (Wang et al., IJCAI 2021, Algorithms 1-3).
+    """FedFV (Wang et al., IJCAI 2021): fair averaging, for clients whose updates conflict, also absent ones.
 
     Two updates conflict if their inner product is negative. The updates of a round are ordered by loss, and each update
     loses the part that conflicts with the others (internal conflicts). Their average then loses the part that conflicts
