@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
@@ -186,7 +185,8 @@ class RunDirectory:
 
     def load(self) -> dict[str, Tensor] | None:
         """The tensors of the checkpoint; None if there is no checkpoint."""
-        return self._unpacked(CHECKPOINT, {PREVIOUS: "to go on from the one before it"})
+        earlier = self.has(PREVIOUS)
+        return self._unpacked(CHECKPOINT, "go on from the one before it" if earlier else "run again from the start")
 
     def resume(self, fingerprint: Fingerprint) -> dict[str, Tensor] | None:
         """Like `load`, for the owner; drops later records, since the resumed run writes them again.
@@ -195,24 +195,23 @@ class RunDirectory:
             fingerprint: the inputs of the run beside its settings, as in its first record. A run that was begun with
                 another fingerprint is refused.
         """
-        tensors = self.load() if self.has(CHECKPOINT) else self._unpacked(PREVIOUS)
+        tensors = self.load() if self.has(CHECKPOINT) else self._unpacked(PREVIOUS, "run again from the start")
         if tensors is not None:
             self._refuse_changes(fingerprint)
         self._keep_records(-1 if tensors is None else int(tensors["round"]))
         return tensors
 
-    def _unpacked(self, name: str, others: Mapping[str, str] = MappingProxyType({})) -> dict[str, Tensor] | None:
-        """The tensors of a file, None if it is missing; `others` are files to use instead, and what they are for."""
+    def _unpacked(self, name: str, without_it: str) -> dict[str, Tensor] | None:
+        """The tensors of a file, None if it is missing; `without_it` says what a run can do if the file is deleted."""
         if not self.has(name):
             return None
         try:
             tensors = unpack(self.path / name)
-            if tensors["round"].ndim:
-                raise ValueError("`round` is not a number")
-        except (ValueError, KeyError) as error:
-            instead = next((what for other, what in others.items() if self.has(other)), "to run again from the start")
+            if "round" not in tensors or tensors["round"].ndim:
+                raise ValueError("`round` is missing, or no number")
+        except ValueError as error:
             raise RunError(
-                f"{self.path / name} cannot be read ({error}); delete it {instead}. The records are kept."
+                f"{self.path / name} cannot be read ({error}); delete it to {without_it}. The records are kept."
             ) from None
         return tensors
 
