@@ -1,4 +1,4 @@
-"""Matrices whose rows have factors."""
+"""Views of some rows of a matrix, with factors."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from torch import Tensor
 from fedfv import FedFV, MappedMatrix, Replies, linalg
 from fedfv.aggregators import ClipNorms
 from fedfv.core import Empty, begin
-from fedfv.matrix import Matrix, ScaledMatrix, some_rows, whole
+from fedfv.matrix import Matrix, MatrixView, some_rows, whole
 from tests.helpers import make_replies, random_rounds
 from tests.test_mapped import saved
 
@@ -19,11 +19,26 @@ ROWS = torch.randn(5, 70, dtype=torch.double, generator=torch.Generator().manual
 EXPECTED = ROWS * FACTORS[:, None]
 
 
-@pytest.fixture(params=["tensor", "file", "twice"])
-def scaled(request: pytest.FixtureRequest, tmp_path: Path) -> ScaledMatrix:
-    if request.param == "twice":
-        return ScaledMatrix(ScaledMatrix(ROWS, FACTORS / 2), torch.full((5,), 2.0))
-    return ScaledMatrix(MappedMatrix(saved(tmp_path, ROWS.numpy())) if request.param == "file" else ROWS, FACTORS)
+INDEX = torch.tensor([6, 0, 3, 1, 7])  # of these rows among others
+AMONG = torch.full((8, 70), torch.nan, dtype=torch.double)
+AMONG[INDEX] = ROWS
+
+
+@pytest.fixture(params=["tensor", "file", "twice", "some", "some in a file", "some of some"])
+def scaled(request: pytest.FixtureRequest, tmp_path: Path) -> MatrixView:
+    match request.param:
+        case "twice":
+            return MatrixView(MatrixView(ROWS, FACTORS / 2), torch.full((5,), 2.0))
+        case "some":
+            return MatrixView(AMONG, FACTORS, INDEX)
+        case "some in a file":
+            return MatrixView(MappedMatrix(saved(tmp_path, AMONG.numpy())), FACTORS, INDEX)
+        case "some of some":
+            outer = torch.tensor([4, 1, 2, 3, 0])
+            return MatrixView(MatrixView(AMONG, FACTORS[outer] / 2, INDEX[outer]), torch.full((5,), 2.0), outer)
+        case "file":
+            return MatrixView(MappedMatrix(saved(tmp_path, ROWS.numpy())), FACTORS)
+    return MatrixView(ROWS, FACTORS)
 
 
 def test_every_pass_applies_the_factors(scaled: Matrix) -> None:
@@ -48,7 +63,7 @@ def test_every_pass_applies_the_factors(scaled: Matrix) -> None:
 
 def test_operations_of_torch_get_the_product(scaled: Tensor) -> None:
     assert scaled.shape == (5, 70)
-    assert repr(scaled) == "ScaledMatrix(5 x 70, torch.float64)"
+    assert repr(scaled) == "MatrixView(5 x 70, torch.float64)"
     torch.testing.assert_close(scaled.mean(dim=0), EXPECTED.mean(dim=0))
     torch.testing.assert_close(ROWS[:, 0] @ scaled, ROWS[:, 0] @ EXPECTED)
     torch.testing.assert_close(scaled[1], EXPECTED[1])

@@ -54,6 +54,7 @@ CASES = [
     Case(FedFV(alpha=0.1, tau=0), degree=1),
     Case(FedFV(alpha=0.0, tau=3, order="random"), degree=1),
     Case(FedFV(alpha=0.0, tau=1, order="reverse"), degree=1),
+    Case(FedFV(alpha=0.2, tau=2, band=0.5, max_projection=1.0, max_stretch=2.0), degree=1),
     Case(TERM(t=2.0), degree=1),
     Case(TERM(t=0.5, weighting="uniform"), degree=1),
     Case(FairMean(kappa=1.5, tau=0.5), degree=1),

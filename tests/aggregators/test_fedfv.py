@@ -182,3 +182,42 @@ def test_the_history_does_not_copy_updates() -> None:
     replies = make_replies(torch.randn(3, 10, generator=torch.Generator().manual_seed(0)))
     _, memory = FedFV(tau=5)(replies, FedFV(tau=5).init(30, 10))
     assert memory.updates[0] is replies.updates
+
+
+def test_the_band_gives_the_last_and_the_kept_place_to_the_best_aligned_client() -> None:
+    """Clients 1 to 3 are worst served; of these, client 2 agrees most with the mean (2, 1), and client 3 opposes it."""
+    updates = torch.tensor([[4.0, 0.0], [1.0, 2.0], [4.0, 2.5], [-1.0, -0.5]], dtype=torch.double)
+    replies = make_replies(updates, losses=torch.tensor([0.1, 1.0, 1.1, 1e6], dtype=torch.double))
+    for band, kept in [(0.0, 3), (0.25, 3), (0.5, 2), (0.75, 2), (1.0, 2)]:
+        rule = FedFV(alpha=0.25, tau=0, band=band)
+        _, _, explanation = rule.explain(replies, rule.init(4, 2))
+        assert explanation.kept is not None
+        assert explanation.kept.nonzero().flatten().tolist() == [kept], band
+
+
+def test_a_bounded_projection_moves_an_update_by_a_multiple_of_the_target() -> None:
+    """Worked by hand: (-4, 1) loses -4 (1, 0) to become (0, 1); at most twice the target leaves (-2, 1)."""
+    replies = make_replies(torch.tensor([[1.0, 0.0], [-4.0, 1.0]], dtype=torch.double))
+    for most, expected in [(None, (0.0, 1.0)), (4.0, (0.0, 1.0)), (2.0, (-2.0, 1.0))]:
+        rule = FedFV(alpha=0, tau=0, max_projection=most)
+        _, _, explanation = rule.explain(replies, rule.init(2, 2))
+        assert explanation.coefficients is not None
+        torch.testing.assert_close((explanation.coefficients @ updates_of(replies))[1].tolist(), [*expected])
+
+
+def test_a_bounded_stretch_bounds_the_last_factor() -> None:
+    """Each update loses nearly all of its first entry, and the mean (40, 1) is much longer than what is left."""
+    replies = make_replies(torch.tensor([[90.0, 1.0], [-10.0, 1.0]], dtype=torch.double))
+    lengths = [
+        length(FedFV(alpha=0, tau=0, max_stretch=most)(replies, FedFV().init(2, 2))[0]) for most in (None, 1e9, 3.0)
+    ]
+    coefficients = FedFV(alpha=0, tau=0).explain(replies, FedFV().init(2, 2))[2].coefficients
+    assert coefficients is not None
+    before = length((coefficients @ updates_of(replies)).mean(dim=0))
+    torch.testing.assert_close(lengths, [1601**0.5] * 2 + [3 * before])
+
+
+@pytest.mark.parametrize("field", ["band", "max_projection", "max_stretch"])
+def test_the_fields_beyond_the_paper_refuse_what_makes_no_sense(field: str) -> None:
+    with pytest.raises(ValueError, match=rf"^`{field}` of FedFV must be a number in "):
+        FedFV(**{field: -1.0})  # type: ignore[arg-type]

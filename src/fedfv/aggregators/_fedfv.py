@@ -37,9 +37,17 @@ class FedFV:
             the largest loss is the last target, so the result conflicts with it least. "reverse" and "random" are for
             comparison (the paper's Table 4).
         seed: the seed of the random order.
+        band: the share of clients, those with the largest losses, whose losses count as equal. They are ordered by the
+            cosine of their update with the plain average, so the last place goes to the best aligned of the worst
+            served clients, and not to whoever reports the largest loss.
+        max_projection: bounds the internal projections: an update moves at most by this multiple of the length of the
+            update that is the target. None for whole projections.
+        max_stretch: the largest factor by which the direction is lengthened at the end; None for no bound.
 
-    >>> FedFV(alpha=0.1, tau=10)
-    FedFV(alpha=0.1, tau=10, order='loss', seed=0)
+    The last three are not part of the paper; their defaults change nothing.
+
+    >>> FedFV(alpha=0.1, tau=10, max_stretch=3.0).tau
+    10
     """
 
     always_shown: ClassVar = ("alpha", "tau")
@@ -48,12 +56,18 @@ class FedFV:
     tau: int = 1
     order: Literal["loss", "random", "reverse"] = "loss"
     seed: int = 0
+    band: float = 0.0
+    max_projection: float | None = None
+    max_stretch: float | None = None
 
     def __post_init__(self) -> None:
         check_number(self, "alpha", 0, 1)
         check_count(self, "tau")
         check_choice(self, "order", ("loss", "random", "reverse"))
         check_count(self, "seed")
+        check_number(self, "band", 0, 1)
+        check_number(self, "max_projection", 0, open_low=True, optional=True)
+        check_number(self, "max_stretch", 1, optional=True)
 
     def init(self, num_clients: int, dim: int) -> History:
         return History.empty(num_clients)
@@ -66,9 +80,9 @@ class FedFV:
         """The result of a call, and an `Explanation`."""
         updates = replies.updates
         gramian = replies.gramian()
-        by_loss = _by_loss(replies)
+        by_loss = self._in_band(_by_loss(replies), gramian)
         kept = self._kept(by_loss)
-        coefficients = linalg.deconflict(gramian, self._targets(replies, by_loss), kept)
+        coefficients = linalg.deconflict(gramian, self._targets(replies, by_loss), kept, self.max_projection)
         fair = coefficients.mean(dim=0)
         direction = linalg.combine(fair, updates)
         external: list[ExternalConflict] = []
@@ -85,8 +99,18 @@ class FedFV:
         equal = torch.full_like(fair, 1 / len(fair))
         length = linalg.length(direction)
         factor = linalg.length_of_combination(equal, updates, gramian) / length if length > rounding else 0.0
-        linalg.rescale(direction, factor)
+        linalg.rescale(direction, factor if self.max_stretch is None else min(factor, self.max_stretch))
         return direction, state, Explanation(kept, coefficients, tuple(external))
+
+    def _in_band(self, by_loss: Int[Tensor, " m"], gramian: Float[Tensor, "m m"]) -> Int[Tensor, " m"]:
+        """The order with the band of the largest losses sorted by ascending cosine with the plain average."""
+        rest = len(by_loss) - math.ceil(self.band * len(by_loss) - 1e-9)
+        if rest >= len(by_loss) - 1:
+            return by_loss
+        band = by_loss[rest:]
+        lengths = gramian.diagonal().sqrt()
+        cosines = torch.where(lengths > 0, gramian.mean(dim=1) / lengths, 0.0)
+        return torch.cat([by_loss[:rest], band[cosines[band].argsort(stable=True)]])
 
     def _targets(self, replies: Replies, by_loss: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
         if self.order == "random":

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Real
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from fedfv import linalg
 from fedfv.mapped import MappedMatrix
-from fedfv.matrix import Matrix, ScaledMatrix
+from fedfv.matrix import Matrix, MatrixView
 
 _OPTIONAL = ("accuracies", "trained_losses")
 
@@ -118,10 +118,46 @@ class Replies:
         tensor([[5., 1.],
                 [1., 1.]], dtype=torch.float64)
         """
-        scaled = copy(self)  # what was checked once is not checked again
-        object.__setattr__(scaled, "updates", ScaledMatrix(self.updates, factors))
-        object.__setattr__(scaled, "_grams", [linalg.scaled(gramian, factors) for gramian in self._grams])
-        return scaled
+        return self._changed(
+            updates=MatrixView(self.updates, factors), _grams=[_scaled(K, factors) for K in self._grams]
+        )
+
+    def only(self, among: Bool[Tensor, " m"]) -> "Replies":
+        """The replies of some of the clients; no update is read or copied.
+
+        >>> replies = Replies(
+        ...     round=0,
+        ...     clients=torch.tensor([4, 9]),
+        ...     updates=torch.tensor([[1.0, 2.0], [2.0, 0.0]]),
+        ...     losses=torch.tensor([0.7, 0.3]),
+        ...     sizes=torch.tensor([600, 20]),
+        ... )
+        >>> replies.only(torch.tensor([False, True])).losses
+        tensor([0.3000])
+        """
+        if among.all():
+            return self
+        if not among.any():
+            raise ValueError("`among` must mark at least one client.")
+        optional = {name: getattr(self, name) for name in _OPTIONAL}
+        return self._changed(
+            updates=MatrixView(self.updates, chosen=among.nonzero().flatten()),
+            **{name: getattr(self, name)[among] for name in ("clients", "losses", "sizes")},
+            **{name: values[among] for name, values in optional.items() if values is not None},
+            measured={name: values[among] for name, values in self.measured.items()},
+            buffers=None if self.buffers is None else Buffers(*(values[among] for values in self.buffers)),
+            _grams=[gramian[among][:, among] for gramian in self._grams],
+        )
+
+    def saying(self, **values: Tensor) -> "Replies":
+        """The replies with other `losses`, `sizes` or `trained_losses`, finite as before; the Gramian stays known."""
+        return self._changed(**values)
+
+    def _changed(self, **fields: Any) -> "Replies":
+        changed = copy(self)  # what was checked once is not checked again
+        for name, value in fields.items():
+            object.__setattr__(changed, name, value)
+        return changed
 
     def all_measured(self) -> dict[str, Float[Tensor, " m"]]:
         """All optional values that the clients reported, by name."""
@@ -180,6 +216,10 @@ def as_fields(measured: Mapping[str, Float[Tensor, " m"]]) -> dict[str, Any]:
     """
     fields: dict[str, Any] = {name: values for name, values in measured.items() if name in _OPTIONAL}
     return fields | {"measured": {name: values for name, values in measured.items() if name not in _OPTIONAL}}
+
+
+def _scaled(gramian: Float[Tensor, "m m"], factors: Float[Tensor, " m"]) -> Float[Tensor, "m m"]:
+    return gramian * factors[:, None] * factors
 
 
 def _check_vector(name: str, values: Any, m: int) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from fedfv.core._replies import NO_BUFFERS, Buffers, Replies, shape_of
 from fedfv.core._rules import Aggregator, Explanation, State, answers_with_mean, begin, check_rule, explain, needs
 from fedfv.mapped import MappedMatrix
-from fedfv.matrix import ScaledMatrix
+from fedfv.matrix import MatrixView
 
 
 class ServerState(NamedTuple, Generic[State]):
@@ -140,13 +140,13 @@ def from_tensors(aggregator: Aggregator[State], named: dict[str, Tensor]) -> Ser
     return ServerState(int(named["round"]), num_clients, named["params"], named["mean"], memory, buffers)
 
 
-_FACTORS = ":factors"  # of a scaled matrix
+_OF_VIEW = (":factors", ":chosen")  # beside the matrix that holds the rows of a view
 
 
 def _named(prefix: str, value: Any) -> dict[str, Tensor]:
     """The tensors of a state, with a name for each place in it."""
-    if isinstance(value, ScaledMatrix):
-        return _named(prefix, value.matrix) | {prefix + _FACTORS: value.factors}
+    if isinstance(value, MatrixView):
+        return _named(prefix, value.matrix) | {prefix + _OF_VIEW[0]: value.factors, prefix + _OF_VIEW[1]: value.chosen}
     if not isinstance(value, tuple):
         return {prefix: value.tensor if isinstance(value, MappedMatrix) else value}
     parts = value._asdict().items() if hasattr(value, "_asdict") else enumerate(value)
@@ -159,10 +159,10 @@ def _filled(prefix: str, empty: Any, named: dict[str, Tensor]) -> Any:
         return _part(prefix, named)
     if hasattr(empty, "_asdict"):
         return type(empty)(**{key: _filled(f"{prefix}.{key}", part, named) for key, part in empty._asdict().items()})
-    count = sum(name.startswith(f"{prefix}.") and not name.endswith(_FACTORS) for name in named)
+    count = sum(name.startswith(f"{prefix}.") and not name.endswith(_OF_VIEW) for name in named)
     return tuple(_part(f"{prefix}.{i}", named) for i in range(count))
 
 
 def _part(name: str, named: dict[str, Tensor]) -> Tensor:
-    factors = named.get(name + _FACTORS)
-    return named[name] if factors is None else ScaledMatrix(named[name], factors)
+    factors, chosen = (named.get(name + part) for part in _OF_VIEW)
+    return named[name] if factors is None else MatrixView(named[name], factors, chosen)

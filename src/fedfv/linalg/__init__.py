@@ -22,7 +22,6 @@ from fedfv.linalg._passes import (
     length_of_combination,
     products,
     rescale,
-    scaled,
     squared_lengths,
 )
 from fedfv.linalg._quadratic import min_norm_weights, project_simplex, quadratic_weights
@@ -48,7 +47,6 @@ __all__ = [
     "quadratic_weights",
     "rescale",
     "ridge_solve",
-    "scaled",
     "squared_lengths",
     "thin_combinations",
     "thin_product",

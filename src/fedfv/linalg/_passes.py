@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedfv import _kernels
 from fedfv.mapped import MappedMatrix
-from fedfv.matrix import Matrix, ScaledMatrix, factors_of, rows_of
+from fedfv.matrix import Matrix, factors_of, positions, rows_of, seen, stored, weights_of_rows
 
 
 def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
@@ -24,12 +24,7 @@ def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
             [ 0., 25.]], dtype=torch.float64)
     """
     rows = rows_of(matrix)
-    return scaled(_total(_kernels.gramian(rows, columns) for columns in _pieces(matrix)), factors_of(matrix))
-
-
-def scaled(gramian: Float[Tensor, "*L m m"], factors: Float[Tensor, " m"] | None) -> Float[Tensor, "*L m m"]:
-    """The Gramian after each row is multiplied by a factor."""
-    return gramian if factors is None else gramian * factors[:, None] * factors
+    return _seen_twice(_total(_kernels.gramian(rows, columns) for columns in _pieces(matrix)), matrix)
 
 
 def block_gramians(matrix: Matrix, offsets: Int[Tensor, " L+1"]) -> Float[Tensor, "L m m"]:
@@ -42,7 +37,7 @@ def block_gramians(matrix: Matrix, offsets: Int[Tensor, " L+1"]) -> Float[Tensor
     grams = torch.zeros(len(offsets) - 1, len(rows), len(rows), dtype=torch.double)
     for block, part in _in_blocks(_pieces(matrix), offsets):
         grams[block] += _kernels.gramian(rows, part).cpu()
-    return scaled(grams, factors_of(matrix))
+    return _seen_twice(grams, matrix)
 
 
 def block_cross_gramians(
@@ -54,20 +49,19 @@ def block_cross_gramians(
     >>> block_cross_gramians(first, second, torch.tensor([0, 2]), torch.tensor([False, True]))
     tensor([[[17.]]], dtype=torch.float64)
     """
-    rows, others, index = rows_of(matrix), rows_of(other), used.nonzero().flatten()
+    rows, others, index = rows_of(matrix), rows_of(other), positions(other, used)
     grams = torch.zeros(len(offsets) - 1, len(rows), len(index), dtype=torch.double)
     for block, part in _in_blocks(_common(_pieces(matrix), _pieces(other)), offsets):
         grams[block] += _kernels.cross_gramian(rows, others, index, part).cpu()
-    first, second = factors_of(matrix), factors_of(other)
-    grams = grams if first is None else grams * first[:, None]
-    return grams if second is None else grams * second[used]
+    grams = seen(grams.mT, matrix).mT
+    factors = factors_of(other)
+    return grams if factors is None else grams * factors[used]
 
 
 def squared_lengths(matrix: Matrix) -> Float[Tensor, " m"]:
     """Squared Euclidean length of each row, summed in double precision."""
-    rows, factors = rows_of(matrix), factors_of(matrix)
-    squares = _total(_kernels.squares(rows, columns) for columns in _pieces(matrix))
-    return squares if factors is None else squares * factors.square()
+    rows = rows_of(matrix)
+    return seen(_total(_kernels.squares(rows, columns) for columns in _pieces(matrix)), matrix, degree=2)
 
 
 def products(
@@ -78,11 +72,10 @@ def products(
     >>> products(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 1.0]), torch.tensor([True, False]))
     tensor([3., 0.], dtype=torch.float64)
     """
-    rows, factors = rows_of(matrix), factors_of(matrix)
-    index = torch.arange(len(rows)) if used is None else used.nonzero().flatten()
+    rows, index = rows_of(matrix), positions(matrix, used)
     result = torch.zeros(len(rows), dtype=torch.double)
     result[index] = _total(_kernels.products(rows, index, vector, columns) for columns in _pieces(matrix))
-    return result if factors is None else result * factors
+    return seen(result, matrix)
 
 
 def combine(weights: Float[Tensor, " m"], matrix: Matrix) -> Float[Tensor, " d"]:
@@ -144,16 +137,17 @@ def finite_rows(matrix: Matrix) -> Bool[Tensor, " m"]:
     >>> finite_rows(torch.tensor([[1.0, 2.0], [torch.inf, 0.0]]))
     tensor([ True, False])
     """
-    rows = rows_of(matrix)
+    rows, index = rows_of(matrix), positions(matrix, None)
     # The product of two rows is finite only if both rows are; a row whose product is not finite is read again, alone.
-    finite = products(matrix, rows[0]).isfinite()
+    finite = products(matrix, rows[index[0]]).isfinite()
     for i in (~finite).nonzero().flatten().tolist():
-        finite[i] = all(rows[i, part].isfinite().all() for part in _kernels.spans(range(rows.shape[1]), 1 << 20))
+        parts = _kernels.spans(range(rows.shape[1]), 1 << 20)
+        finite[i] = all(rows[index[i], part].isfinite().all() for part in parts)
     return finite
 
 
 def deconflict(
-    gramian: Float[Tensor, "m m"], order: Int[Tensor, " m"], kept: Bool[Tensor, " m"]
+    gramian: Float[Tensor, "m m"], order: Int[Tensor, " m"], kept: Bool[Tensor, " m"], most: float | None = None
 ) -> Float[Tensor, "m m"]:
     """Each row after its conflicts with the other rows are projected out, as coefficients over the original rows.
 
@@ -162,21 +156,28 @@ def deconflict(
     do not change. One step per target serves all rows: the remainder of row i is g_i - sum_l S[l, i] g_l over the
     targets l so far, so its product with the next target j is K[i, j] - sum_l S[l, i] K[l, j].
 
+    With `most`, a projection moves row i by at most this multiple of the length of row j, and may leave a conflict.
+
     >>> K = gramian(torch.tensor([[1.0, 0.0], [-1.0, 1.0]]))
     >>> deconflict(K, torch.tensor([0, 1]), torch.tensor([False, False]))
     tensor([[1.0000, 0.5000],
             [1.0000, 1.0000]], dtype=torch.float64)
     """
     K = gramian[order][:, order]
-    shares = _kernels.conflicts_in_turn(K, kept[order])
+    shares = _kernels.conflicts_in_turn(K, kept[order], math.inf if most is None else most)
     coefficients = torch.empty_like(K)
     coefficients[order[:, None], order] = torch.eye(len(K), dtype=K.dtype) - shares.mT
     return coefficients
 
 
 def _pieces(matrix: Matrix) -> Iterable[range]:
-    stored = matrix.matrix if isinstance(matrix, ScaledMatrix) else matrix
-    return stored.pieces() if isinstance(stored, MappedMatrix) else [range(matrix.shape[1])]
+    held = stored(matrix)
+    return held.pieces() if isinstance(held, MappedMatrix) else [range(matrix.shape[1])]
+
+
+def _seen_twice(gramian: Float[Tensor, "*L M M"], matrix: Matrix) -> Float[Tensor, "*L m m"]:
+    """A Gramian of the rows that are held, as that of the rows of a view."""
+    return seen(seen(gramian, matrix).mT, matrix).mT
 
 
 def _in_blocks(pieces: Iterable[range], offsets: Int[Tensor, " L+1"]) -> Iterator[tuple[int, range]]:
@@ -204,14 +205,12 @@ def _total(parts: Iterable[Tensor]) -> Tensor:
 
 
 def _combine(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix) -> None:
-    rows, factors = rows_of(matrix), factors_of(matrix)
-    weights = weights.double() if factors is None else weights * factors
+    rows, weights = rows_of(matrix), weights_of_rows(weights, matrix)
     for columns in _pieces(matrix):
         _kernels.combine(vector, keep, weights, rows, columns)
 
 
 def _combine_blocks(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix, offsets: Tensor) -> None:
-    rows, factors = rows_of(matrix), factors_of(matrix)
-    weights = weights.double() if factors is None else weights * factors
+    rows, weights = rows_of(matrix), weights_of_rows(weights, matrix)
     for block, part in _in_blocks(_pieces(matrix), offsets):
         _kernels.combine(vector, keep, weights[block], rows, part)
