@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from fedfv import data
+from fedfv.attacks import AttackedClients, with_flipped_labels
 from fedfv.core import Clients, ServerState, answers_with_mean, needs
 from fedfv.data import Dataset, Federation, Index, Partition
 from fedfv.errors import ConfigError
@@ -18,7 +20,7 @@ from fedfv.experiments._errors import blaming, calling, naming
 from fedfv.experiments._seeding import model_seed, split
 from fedfv.experiments._spec import Data, Experiment
 from fedfv.experiments._trial import check_batches, check_fit, check_measures, check_own_training, takes_stacks
-from fedfv.models import build_model
+from fedfv.models import build_model, flatten
 from fedfv.tasks import fitted, targets_of
 from fedfv.training import BatchedClients, LoopClients
 
@@ -96,15 +98,23 @@ def fit_task(experiment: Experiment, federation: Federation) -> Experiment:
 
 
 def build_clients(experiment: Experiment, federation: Federation, model: nn.Module) -> Clients:
-    """The clients, trained in stacks where engine and model allow it, otherwise one by one."""
-    return (BatchedClients if takes_stacks(experiment, federation, model) else LoopClients)(
-        federation=federation,
+    """The clients, trained in stacks where engine and model allow it, otherwise one by one; some of them may lie."""
+    make = partial(
+        BatchedClients if takes_stacks(experiment, federation, model) else LoopClients,
         model=model,
         local=experiment.training,
         task=experiment.task,
         seed=experiment.seed,
         measures=needs(experiment.aggregator),
     )
+    honest, attack = make(federation=federation), experiment.attack
+    if attack is None:
+        return honest
+    liars = attack.liars(federation.num_clients, experiment.seed)
+    if len(liars) == federation.num_clients:
+        raise ConfigError(f"`attack` must leave a client that is honest, but all {len(liars)} clients lie.")
+    misled = make(federation=with_flipped_labels(federation)) if attack.labels == "flipped" else None
+    return AttackedClients(honest, attack, liars, flatten(model), misled, experiment.seed)
 
 
 def build_sampler(experiment: Experiment, federation: Federation) -> Callable[[int], Int[Tensor, " r"]]:

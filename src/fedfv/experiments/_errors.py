@@ -130,7 +130,8 @@ def _message(error: ValidationError, named: Callable[[str], str]) -> str:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    return ".".join(map(str, location))
+    """The key of a value; the part that names one of several types of a field is left out."""
+    return ".".join(str(part) for part in location if not str(part).startswith("literal["))
 
 
 def _either(names: list[str]) -> str:

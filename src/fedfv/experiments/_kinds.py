@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, get_origin
 
+from fedfv.attacks import ATTACKS, Attack
 from fedfv.core import Aggregator
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import adapter_of, build, calling
@@ -112,6 +113,16 @@ def check_training(training: Any) -> None:
         raise ConfigError(
             f"`training` must be an object of {classes}, or of a frozen dataclass that inherits from "
             f"fedfv.training.LocalTraining and has a method `step`, got {training!r}."
+        )
+
+
+def check_attack(attack: Any) -> None:
+    """Refuses an attack that does not inherit from `Attack`, or has no `replies`."""
+    if attack is not None and (not isinstance(attack, Attack) or type(attack).replies is Attack.replies):
+        classes = ", ".join(kind.__name__ for kind in ATTACKS.values())
+        raise ConfigError(
+            f"`attack` must be an object of {classes}, or of a frozen dataclass that inherits from "
+            f"fedfv.attacks.Attack and has a method `replies`, got {attack!r}."
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from fedfv.attacks import AttackedClients
 from fedfv.core import Clients, NotFiniteError, ServerState, start
 from fedfv.data import Dataset, Federation
 from fedfv.errors import ConfigError, DivergedError
@@ -133,7 +134,18 @@ class _Parts(NamedTuple):
         ):
             lens = Look.of(look(turn.replies, turn.direction, turn.explanation))
         scores = self.scores(turn.server) if self._due(done, experiment.evaluate_every) else {}
-        return Record.of_round(done, turn.replies, lens=lens, **scores)
+        return Record.of_round(done, turn.replies, lens=lens, lied=self._lied(turn), **scores)
+
+    def liars(self) -> list[int]:
+        """The clients that attack."""
+        return self.clients.liars.tolist() if isinstance(self.clients, AttackedClients) else []
+
+    def _lied(self, turn: Round[Any]) -> list[int]:
+        """The clients that attacked in a round."""
+        if turn.replies is None or not isinstance(self.clients, AttackedClients):
+            return []
+        chosen = turn.replies.clients
+        return chosen[self.clients.attacking(turn.replies.round, chosen)].tolist()
 
     def _due(self, done: int, every: int) -> bool:
         return done % every == 0 or done == self.experiment.rounds
@@ -150,7 +162,7 @@ def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) 
         server = start(
             experiment.aggregator, federation.num_clients, flatten(model), flatten_buffers(model), layers_of(model)
         )
-        recorder.open(server, _opening(experiment, federation, fingerprint), **parts.scores(server))
+        recorder.open(server, _opening(parts, fingerprint), **parts.scores(server))
     scores = next(record.test.scores for record in reversed(place.records()) if record.test is not None)
     scored_by = experiment.task.scored_by
     watch(Progress(server.round, experiment.rounds, scores, None, scored_by=scored_by))
@@ -204,10 +216,15 @@ def _model_file(experiment: Experiment, federation: Federation, model: nn.Module
     )
 
 
-def _opening(experiment: Experiment, federation: Federation, fingerprint: Fingerprint) -> Opening:
+def _opening(parts: _Parts, fingerprint: Fingerprint) -> Opening:
+    federation = parts.federation
     sizes = {part: getattr(federation, part).sizes.tolist() for part in ("train", "validation", "test")}
     return Opening(
-        names=list(federation.names), sizes=sizes, scored_by=experiment.task.scored_by, fingerprint=fingerprint
+        names=list(federation.names),
+        sizes=sizes,
+        scored_by=parts.experiment.task.scored_by,
+        fingerprint=fingerprint,
+        liars=parts.liars(),
     )
 
 

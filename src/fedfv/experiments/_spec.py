@@ -12,11 +12,12 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
 from fedfv.aggregators import AGGREGATORS
+from fedfv.attacks import ATTACKS, Attack
 from fedfv.core import with_learning_rate
 from fedfv.data import DATASETS, PARTITIONS, Partition, TableOptions, is_table
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
-from fedfv.experiments._kinds import build_kind, check_kind, check_task, check_training, table_of
+from fedfv.experiments._kinds import build_kind, check_attack, check_kind, check_task, check_training, table_of
 from fedfv.experiments._seeding import known_name, seeding_of
 from fedfv.sampling import SAMPLINGS, Sampler
 from fedfv.tasks import TASKS, Classification, Task
@@ -79,6 +80,7 @@ class Experiment:
             a table with a column for the client.
         training: how each client trains the model that it receives.
         sampling: which clients reply in a round.
+        attack: which clients lie, when, and what they send; None if all clients are honest.
 
     >>> from fedfv.data import OneClassEach
     >>> from fedfv.sampling import Everyone
@@ -105,6 +107,7 @@ class Experiment:
     training: Annotated[LocalTraining, AsItIs] = field(default_factory=LocalSGD)
     sampling: Annotated[Sampler, AsItIs]
     aggregator: Any
+    attack: Annotated[Attack | None, AsItIs] = None
 
     def __post_init__(self) -> None:
         rule = self.aggregator
@@ -119,6 +122,7 @@ class Experiment:
         check_task(self.task)
         if self.partition is not None:
             check_kind("partition", self.partition, PARTITIONS, ("dataset", "seed"))
+        check_attack(self.attack)
         check_kind("sampling", self.sampling, SAMPLINGS, ("round", "sizes", "seed"))
 
     @classmethod
@@ -139,6 +143,7 @@ class Experiment:
             "training": lambda part: build_kind(TRAININGS, part, "training", "name", default="sgd"),
             "sampling": lambda part: build_kind(SAMPLINGS, part, "sampling"),
             "aggregator": lambda part: build_kind(AGGREGATORS, part, "aggregator", "name"),
+            "attack": lambda part: build_kind(ATTACKS, part, "attack", default="lies"),
         }
         fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
         return cls(**fields)
@@ -160,6 +165,8 @@ class Experiment:
         tables["training"] = table_of(self.training, TRAININGS, "training", "name")
         tables["sampling"] = table_of(self.sampling, SAMPLINGS, "sampling")
         tables["aggregator"] = table_of(self.aggregator, AGGREGATORS, "aggregator", "name")
+        if self.attack is not None:
+            tables["attack"] = table_of(self.attack, ATTACKS, "attack")
         plain: dict[str, Any] = _without_none(tables)
         return plain
 

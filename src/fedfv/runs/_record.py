@@ -48,6 +48,7 @@ class Opening:
     sizes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)  # by part: train, validation, test
     scored_by: Score = ACCURACY  # what the scores mean
     fingerprint: Fingerprint | None = None
+    liars: list[int] = field(default_factory=list)  # clients that attack in some round of an experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,7 @@ class Record:
     replied: list[int] | None = None  # the clients whose replies the rule got; None before the first round
     train_losses: list[float] = field(default_factory=list)  # in the order of `replied`, as in `measured`
     measured: Mapping[str, list[float]] = field(default_factory=dict)
+    lied: list[int] = field(default_factory=list)  # the clients among `replied` that attacked in this round
     rejected: list[tuple[int, str]] = field(default_factory=list)  # clients on a network, with the kind of error
     lens: Look | None = None
     test: Scores | None = None
