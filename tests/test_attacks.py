@@ -173,13 +173,13 @@ def test_an_attack_is_resumed_and_recorded_also_one_of_ones_own(tmp_path: Path) 
         assert torch.equal(cut.load()["params"], whole.load()["params"])  # type: ignore[index]
         plain = run(small(data, aggregator={"name": "fedavg"}), tmp_path / name / "plain")
         assert not torch.equal(plain.load()["params"], whole.load()["params"])  # type: ignore[index]
-        liars = experiment.attack.liars(6, seed=0).tolist()  # type: ignore[union-attr]
+        liars = experiment.attack.liars(6, seed=0).tolist()
         opening, *records = RunDirectory(whole.path).records()
         assert opening.opening is not None
         assert opening.opening.liars == liars
         for record in records:
             assert record.replied is not None
-            on = experiment.attack.is_on(record.rounds_done - 1)  # type: ignore[union-attr]
+            on = experiment.attack.is_on(record.rounds_done - 1)
             assert record.lied == ([client for client in record.replied if client in liars] if on else [])
         assert any(record.lied for record in records)
 

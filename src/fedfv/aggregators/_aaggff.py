@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.aggregators._losses import non_negative_losses
-from fedfv.checks import check_choice
+from fedfv.aggregators._losses import non_negative_losses, shares, with_bounded_weights
+from fedfv.checks import check_choice, check_number
 from fedfv.core import Replies
 
 _SMALLEST_WEIGHT = 1e-9  # a solution with a smaller weight cannot be told from one with a weight of zero
@@ -45,6 +45,8 @@ class AAggFF:
         participation: which of the two algorithms; "sampled" is also defined if all clients reply.
         response: Phi, an increasing distribution function of x, a loss relative to the mean: "gumbel" exp(-exp(1 - x)),
             "weibull" 1 - exp(-x^2), "exponential" 1 - exp(-x), "frechet" exp(-1 / x), "logistic" 1 / (1 + exp(1 - x)).
+        max_weight: the largest weight of a client, as a multiple of an equal share; None, as in the paper, for
+            no bound.
 
     >>> AAggFF().init(num_clients=4, dim=10).weights
     tensor([0.2500, 0.2500, 0.2500, 0.2500], dtype=torch.float64)
@@ -52,10 +54,16 @@ class AAggFF:
 
     participation: Literal["sampled", "full"] = "sampled"
     response: Literal["gumbel", "weibull", "exponential", "frechet", "logistic"] = "gumbel"
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         check_choice(self, "participation", ("sampled", "full"))
         check_choice(self, "response", ("gumbel", "weibull", "exponential", "frechet", "logistic"))
+        check_number(self, "max_weight", 1, optional=True)
+
+    @property
+    def hardened(self) -> "AAggFF":
+        return with_bounded_weights(self)
 
     def init(self, num_clients: int, dim: int) -> Decisions:
         zeros = torch.zeros(num_clients, dtype=torch.double)
@@ -66,9 +74,9 @@ class AAggFF:
         decide = self._decide_for_all if self.participation == "full" else self._decide_for_sample
         state = decide(replies, self._responses(non_negative_losses(replies, to=self)), state)
         weights = state.weights[replies.clients]
-        total = weights.sum()
         # If all weight lies on absent clients, the direction is zero.
-        return linalg.combine(weights / total if total > 0 else weights, replies.updates), state
+        weights = shares(weights, self.max_weight) if weights.any() else weights
+        return linalg.combine(weights, replies.updates), state
 
     def _responses(self, losses: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
         # The largest loss is divided out first, so that the mean of huge losses does not overflow.

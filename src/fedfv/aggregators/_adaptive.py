@@ -1,13 +1,13 @@
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fedfv.aggregators._fedavg import FedAvg
+from fedfv.aggregators._around import Around
 from fedfv.checks import check_number
-from fedfv.core import Aggregator, Explanation, Replies, begin, explain
+from fedfv.core import Explanation, Replies, begin, explain
 
 
 class Moments(NamedTuple):
@@ -19,7 +19,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ServerAdam:
+class ServerAdam(Around[Moments]):
     """Adam around any rule (FedAdam, Reddi et al., ICLR 2021, Algorithm 2), with its direction as pseudo-gradient.
 
     With d_t the direction of the rule inside, m_t = beta1 m_(t-1) + (1 - beta1) d_t and v_t = beta2 v_(t-1) +
@@ -31,9 +31,6 @@ class ServerAdam:
         tau: the smaller it is, the more the steps of single parameters are evened out.
     """
 
-    uses_layers: ClassVar = True
-
-    rule: Aggregator[Any] = field(default_factory=FedAvg)
     lr: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.99
@@ -47,10 +44,6 @@ class ServerAdam:
 
     def init(self, num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> Moments:
         return Moments(torch.zeros(0), torch.zeros(0), begin(self.rule, num_clients, dim, layers))
-
-    def __call__(self, replies: Replies, state: Moments) -> tuple[Float[Tensor, " d"], Moments]:
-        direction, state, _ = self.explain(replies, state)
-        return direction, state
 
     def explain(self, replies: Replies, state: Moments) -> tuple[Float[Tensor, " d"], Moments, Explanation | None]:
         """The result of a call, and the explanation of the rule inside."""

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
+from fedfv.aggregators._losses import shares, with_bounded_weights
 from fedfv.checks import check_number
 from fedfv.core import Replies
 
@@ -26,6 +27,10 @@ class AFL:
     AFL is meant for few clients that all reply in each round. The update and the loss of an absent client are unknown:
     the direction is then the average by lambda over the clients that replied, and only their weights are raised.
 
+    Args:
+        max_weight: the largest weight of a client, as a multiple of an equal share; None, as in the paper, for
+            no bound.
+
     >>> AFL(eta_lambda=0.01).init(num_clients=4, dim=10).weights
     tensor([0.2500, 0.2500, 0.2500, 0.2500], dtype=torch.float64)
     """
@@ -33,17 +38,25 @@ class AFL:
     answer: ClassVar = "mean"
 
     eta_lambda: float = 0.1
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         check_number(self, "eta_lambda", 0)
+        check_number(self, "max_weight", 1, optional=True)
+
+    @property
+    def hardened(self) -> "AFL":
+        return with_bounded_weights(self)
 
     def init(self, num_clients: int, dim: int) -> Mixture:
         return Mixture(torch.full((num_clients,), 1 / num_clients, dtype=torch.double))
 
     def __call__(self, replies: Replies, state: Mixture) -> tuple[Float[Tensor, " d"], Mixture]:
         weights = state.weights[replies.clients]
-        total = weights.sum()
         # If all weight lies on absent clients, the direction is zero.
-        direction = linalg.combine(weights / total if total > 0 else weights, replies.updates)
+        weights = shares(weights, self.max_weight) if weights.any() else weights
+        direction = linalg.combine(weights, replies.updates)
         ascended = state.weights.index_add(0, replies.clients, self.eta_lambda * replies.losses.double())
-        return direction, Mixture(linalg.project_simplex(ascended))
+        return direction, Mixture(
+            linalg.project_simplex(ascended, 1.0 if self.max_weight is None else self.max_weight / len(ascended))
+        )

@@ -1,46 +1,36 @@
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from fedfv import linalg
-from fedfv.aggregators._fedavg import FedAvg
-from fedfv.aggregators._server_lr import Inner
+from fedfv.aggregators._around import Forgetful, Inner
 from fedfv.checks import check_number
-from fedfv.core import Aggregator, Explanation, Replies, begin, explain
+from fedfv.core import Explanation, Replies, explain
 
 
 @dataclass(frozen=True)
-class ClipNorms:
+class ClipNorms(Forgetful):
     """Bounds the length of each update before any rule sees it: a longer update is scaled down to the bound.
 
-    This rule costs one reading of the updates, and copies none of them.
+    This rule costs one reading of the updates, or none if their Gramian is known, and copies none of them.
 
     Args:
-        bound: the largest length; None for the median length of the round's updates.
+        bound: the largest length; None for a multiple of the median length of the round's updates.
+        multiple: this multiple, if `bound` is None.
     """
 
-    uses_layers: ClassVar = True
-
-    rule: Aggregator[Any] = field(default_factory=FedAvg)
     bound: float | None = None
+    multiple: float = 1.0
 
     def __post_init__(self) -> None:
         check_number(self, "bound", 0, open_low=True, optional=True)
-
-    def init(self, num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> Inner:
-        return Inner(begin(self.rule, num_clients, dim, layers))
-
-    def __call__(self, replies: Replies, state: Inner) -> tuple[Float[Tensor, " d"], Inner]:
-        direction, state, _ = self.explain(replies, state)
-        return direction, state
+        check_number(self, "multiple", 0, open_low=True)
 
     def explain(self, replies: Replies, state: Inner) -> tuple[Float[Tensor, " d"], Inner, Explanation | None]:
-        """The result of a call, and the explanation of the rule inside."""
-        lengths = linalg.squared_lengths(replies.updates).sqrt()
-        bound = float(lengths.quantile(0.5)) if self.bound is None else self.bound
+        """The result of a call, and the explanation of the rule inside, with the clients that were clipped."""
+        lengths = replies.squared_lengths().sqrt()
+        bound = self.multiple * float(lengths.quantile(0.5)) if self.bound is None else self.bound
         factors = torch.where(lengths > bound, bound / lengths, 1.0)
         if (factors == 1).all():
             direction, inner, explanation = explain(self.rule, replies, state.inner)
@@ -53,10 +43,10 @@ def _of_whole_updates(explanation: Explanation | None, factors: Float[Tensor, " 
     """An explanation about clipped updates, in terms of the whole ones."""
     whole = factors == 1
     if explanation is None:
-        return Explanation(kept=whole, coefficients=factors.diag())
+        return Explanation(kept=whole, coefficients=factors.diag(), clipped=~whole)
     kept, coefficients = explanation.kept, explanation.coefficients
-    return Explanation(
+    return explanation._replace(
         kept=None if kept is None else kept & whole,
         coefficients=None if coefficients is None else coefficients * factors,
-        external=explanation.external,
+        clipped=~whole if explanation.clipped is None else explanation.clipped | ~whole,
     )

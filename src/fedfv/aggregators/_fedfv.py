@@ -1,5 +1,5 @@
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -14,6 +14,7 @@ from fedfv.seeding import rng
 
 # When terms of length 1 cancel, a remainder shorter than these bounds is rounding error and not a direction.
 _ROUNDING_OF_SUM = 1e-12  # for a sum in double precision
+_BAND = 0.3  # the band of a hardened rule
 _ROUNDING_OF_STEP = 16  # for a projection of the stored direction, in units of its type's precision
 
 
@@ -68,6 +69,10 @@ class FedFV:
         check_number(self, "band", 0, 1)
         check_number(self, "max_projection", 0, open_low=True, optional=True)
         check_number(self, "max_stretch", 1, optional=True)
+
+    @property
+    def hardened(self) -> "FedFV":
+        return replace(self, band=_BAND) if self.band == 0 else self
 
     def init(self, num_clients: int, dim: int) -> History:
         return History.empty(num_clients)

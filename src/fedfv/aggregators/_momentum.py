@@ -1,13 +1,13 @@
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fedfv.aggregators._fedavg import FedAvg
+from fedfv.aggregators._around import Around
 from fedfv.checks import check_number
-from fedfv.core import Aggregator, Explanation, Replies, begin, explain
+from fedfv.core import Explanation, Replies, begin, explain
 
 
 class Velocity(NamedTuple):
@@ -18,7 +18,7 @@ class Velocity(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ServerMomentum:
+class ServerMomentum(Around[Velocity]):
     """Momentum around any rule (FedAvgM, Hsu et al., 2019): the sum of all directions, old ones weighing less.
 
     With d_t the direction of the rule inside, v_t = beta v_(t-1) + d_t is the direction. With beta = 0 it is d_t.
@@ -27,9 +27,6 @@ class ServerMomentum:
         beta: the factor by which the past counts less in each round.
     """
 
-    uses_layers: ClassVar = True
-
-    rule: Aggregator[Any] = field(default_factory=FedAvg)
     beta: float = 0.9
 
     def __post_init__(self) -> None:
@@ -37,10 +34,6 @@ class ServerMomentum:
 
     def init(self, num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> Velocity:
         return Velocity(torch.zeros(0), begin(self.rule, num_clients, dim, layers))
-
-    def __call__(self, replies: Replies, state: Velocity) -> tuple[Float[Tensor, " d"], Velocity]:
-        direction, state, _ = self.explain(replies, state)
-        return direction, state
 
     def explain(self, replies: Replies, state: Velocity) -> tuple[Float[Tensor, " d"], Velocity, Explanation | None]:
         """The result of a call, and the explanation of the rule inside."""

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.aggregators._losses import non_negative_losses
+from fedfv.aggregators._losses import non_negative_losses, shares, with_bounded_weights
 from fedfv.checks import check_choice, check_number
 from fedfv.core import TRAINED_LOSS, Empty, Measure, Replies, learning_rate
 
@@ -20,6 +20,8 @@ class QFedAvg:
     Args:
         lr: the clients' learning rate; None for the learning rate of the experiment.
         loss: "before" training is the definition; "after" is the variant behind the tables of the FedFV paper.
+        max_weight: bounds the share of a client in sum_k F_k^q, as a multiple of an equal share; None, as in the paper,
+            for no bound.
     """
 
     title: ClassVar = "q-FedAvg"
@@ -28,11 +30,17 @@ class QFedAvg:
     q: float = 1.0
     lr: float | None = None
     loss: Literal["before", "after"] = "before"
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         check_number(self, "q", 0)
         check_number(self, "lr", 0, open_low=True, optional=True)
         check_choice(self, "loss", ("before", "after"))
+        check_number(self, "max_weight", 1, optional=True)
+
+    @property
+    def hardened(self) -> "QFedAvg":
+        return with_bounded_weights(self)
 
     @property
     def needs(self) -> Mapping[str, Measure]:
@@ -46,6 +54,7 @@ class QFedAvg:
         losses = non_negative_losses(replies, to=self, name=name) + 1e-10
         # L cancels once. Dividing all losses by the largest does not change the result, but keeps F^q from overflowing.
         weights = (losses / losses.max()) ** self.q
+        weights = weights if self.max_weight is None else shares(weights, self.max_weight)
         squares = linalg.squared_lengths(replies.updates)
         normaliser = (weights * (self.q / (losses * learning_rate(self)) * squares + 1)).sum()
         return linalg.combine(weights / normaliser, replies.updates), state

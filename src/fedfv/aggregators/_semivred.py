@@ -4,6 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
+from fedfv.aggregators._losses import shares, with_bounded_weights
 from fedfv.checks import check_number
 from fedfv.core import Empty, Replies
 
@@ -22,24 +23,32 @@ class SemiVRed:
 
     Args:
         semi: False for VRed, which penalises the variance, and hence also losses below the average.
+        max_weight: the largest weight of a client, as a multiple of an equal share; None, as in the paper, for
+            no bound.
     """
 
     beta: float = 0.1
     semi: bool = True
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         check_number(self, "beta", 0)
         if not isinstance(self.semi, bool):
             raise ValueError(f"`semi` of SemiVRed must be true or false, got {self.semi!r}.")
+        check_number(self, "max_weight", 1, optional=True)
+
+    @property
+    def hardened(self) -> "SemiVRed":
+        return with_bounded_weights(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Float[Tensor, " d"], Empty]:
         losses, sizes = replies.losses.double(), replies.sizes.double()
-        shares = sizes / sizes.sum()
-        excess = losses - shares @ losses
+        parts = sizes / sizes.sum()
+        excess = losses - parts @ losses
         if self.semi:
             excess = excess.clamp(min=0)
-        weights = (shares * (1 + 2 * self.beta * (excess - shares @ excess))).clamp(min=0)
-        return linalg.combine(weights / weights.sum(), replies.updates), state
+        weights = (parts * (1 + 2 * self.beta * (excess - parts @ excess))).clamp(min=0)
+        return linalg.combine(shares(weights, self.max_weight), replies.updates), state

@@ -1,23 +1,16 @@
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from fedfv.aggregators._fedavg import FedAvg
+from fedfv.aggregators._around import Forgetful, Inner
 from fedfv.checks import check_count, check_number
-from fedfv.core import Aggregator, Explanation, Replies, begin, explain
+from fedfv.core import Explanation, Replies, explain
 from fedfv.schedule import rate_at
 
 
-class Inner(NamedTuple):
-    """The state of the rule inside."""
-
-    inner: Any
-
-
 @dataclass(frozen=True)
-class ServerLR:
+class ServerLR(Forgetful):
     """A learning rate of the server around any rule: its direction times `lr`, with a schedule over rounds.
 
     Args:
@@ -30,9 +23,6 @@ class ServerLR:
     [2.0, 2.0, 1.0, 1.0]
     """
 
-    uses_layers: ClassVar = True
-
-    rule: Aggregator[Any] = field(default_factory=FedAvg)
     lr: float = 1.0
     decay: float = 1.0
     decay_every: int = 1
@@ -45,13 +35,6 @@ class ServerLR:
         check_count(self, "decay_every", low=1)
         check_count(self, "warmup_rounds")
         check_count(self, "cosine_rounds", low=1, optional=True)
-
-    def init(self, num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> Inner:
-        return Inner(begin(self.rule, num_clients, dim, layers))
-
-    def __call__(self, replies: Replies, state: Inner) -> tuple[Float[Tensor, " d"], Inner]:
-        direction, state, _ = self.explain(replies, state)
-        return direction, state
 
     def explain(self, replies: Replies, state: Inner) -> tuple[Float[Tensor, " d"], Inner, Explanation | None]:
         """The result of a call, and the explanation of the rule inside."""

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
+from fedfv.aggregators._losses import shares, with_bounded_weights
 from fedfv.checks import check_choice, check_number
 from fedfv.core import Empty, Replies
 
@@ -26,17 +27,25 @@ class TERM:
 
     Args:
         weighting: "size" for q_k the number of training examples; "uniform" for q_k = 1.
+        max_weight: the largest weight of a client, as a multiple of an equal share; None, as in the paper, for
+            no bound.
 
     >>> TERM(t=1 / 0.5, weighting="uniform")  # FedEBA with temperature 0.5
-    TERM(t=2.0, weighting='uniform')
+    TERM(t=2.0, weighting='uniform', max_weight=None)
     """
 
     t: float = 1.0
     weighting: Literal["size", "uniform"] = "size"
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         check_number(self, "t", 0)
         check_choice(self, "weighting", ("size", "uniform"))
+        check_number(self, "max_weight", 1, optional=True)
+
+    @property
+    def hardened(self) -> "TERM":
+        return with_bounded_weights(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()
@@ -46,4 +55,4 @@ class TERM:
         tilts = self.t * (losses - losses.max())
         if self.weighting == "size":
             tilts = tilts + replies.sizes.double().log()  # a factor inside the softmax, which cannot become 0 / 0 there
-        return linalg.combine(torch.softmax(tilts, dim=0), replies.updates), state
+        return linalg.combine(shares(torch.softmax(tilts, dim=0), self.max_weight), replies.updates), state

@@ -104,6 +104,10 @@ class Replies:
             self._grams.append(linalg.gramian(self.updates))
         return self._grams[0]
 
+    def squared_lengths(self) -> Float[Tensor, " m"]:
+        """The squared length of each update, without a reading of the updates if the Gramian is known."""
+        return self._grams[0].diagonal() if self._grams else linalg.squared_lengths(self.updates)
+
     def scaled(self, factors: Float[Tensor, " m"]) -> "Replies":
         """The replies with each update multiplied by a finite factor; no update is read or copied.
 

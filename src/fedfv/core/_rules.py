@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int, Num
+from jaxtyping import Bool, Float, Int, Num, Real
 from torch import Tensor
 
 from fedfv.core._replies import Buffers, Replies
@@ -34,6 +34,7 @@ class Aggregator(Protocol[State]):
     - `learning_rate_field`: the name of the field that holds the clients' learning rate (`with_learning_rate`).
     - `uses_layers = True`: `init` takes a third argument `layers`, the columns at which the arrays of the model begin,
       and the number of all columns at the end; None if they are not known (`begin`).
+    - `hardened`: the same rule with bounds on what a single client can do, where the paper has none (`hardened`).
     - `title`: the name in tables and figures, if it is not the name of the class (`title`).
     - `always_shown`: the hyper-parameters that labels show even if they have their default value.
     """
@@ -108,11 +109,33 @@ class ExternalConflict(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """How a rule changed the updates of a round, as far as the rule says so."""
+    """How a rule changed the updates of a round, and what its defences did, as far as the rule says so."""
 
     kept: Bool[Tensor, " m"] | None = None  # the clients whose updates the rule did not change
     coefficients: Float[Tensor, "m m"] | None = None  # row i: changed update i, as a combination of the updates
     external: tuple[ExternalConflict, ...] = ()  # conflicts with absent clients
+    clipped: Bool[Tensor, " m"] | None = None  # the clients whose updates were shortened
+    capped: Bool[Tensor, " m"] | None = None  # the clients whose size or loss was lowered
+    demoted: Bool[Tensor, " m"] | None = None  # the clients whose losses were taken for the smallest of the round
+    dropped: Bool[Tensor, " m"] | None = None  # the clients whose updates the rule inside did not see
+    standing: Float[Tensor, " m"] | None = None  # how far each client has agreed with the others over the rounds
+    sizes: Real[Tensor, " m"] | None = None  # weights of the clients in averages of buffers, if not their sizes
+    skipped: bool = False  # whether the direction was replaced by zero
+
+    def for_all(self, among: Bool[Tensor, " m"]) -> "Explanation":
+        """An explanation for the clients in `among`, as one for all clients of the round."""
+
+        def placed(values: Any) -> Any:
+            if values is None:
+                return None
+            whole = values.new_zeros((len(among),) * values.ndim)
+            whole[torch.meshgrid(*(among.nonzero().flatten(),) * values.ndim, indexing="ij")] = values
+            return whole
+
+        return self._replace(**{name: placed(getattr(self, name)) for name in _OF_CLIENTS})
+
+
+_OF_CLIENTS = ("kept", "coefficients", "clipped", "capped", "demoted", "dropped", "standing", "sizes")
 
 
 def needs(rule: Any) -> Mapping[str, Measure | None]:
@@ -164,6 +187,13 @@ def inner_rules(rule: Any) -> dict[str, Any]:
         return {}
     values = {field.name: getattr(rule, field.name, None) for field in dataclasses.fields(rule)}
     return {name: value for name, value in values.items() if is_rule(value)}
+
+
+def hardened(rule: Rule) -> Rule:
+    """The rule, and the rules inside it, with the bounds that they have on what a single client can do."""
+    rule = getattr(rule, "hardened", rule)
+    changes = {name: hardened(inner) for name, inner in inner_rules(rule).items()}
+    return dataclasses.replace(rule, **changes) if changes else rule  # type: ignore[type-var]
 
 
 def title(rule: Any) -> str:

@@ -3,7 +3,7 @@
 from typing import Any, Generic, NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.core._replies import NO_BUFFERS, Buffers, Replies, shape_of
@@ -99,7 +99,7 @@ def explained_step(aggregator: Aggregator[State], replies: Replies, server: Serv
     for name in needs(aggregator):
         replies.reported(name, to=aggregator)
     direction, memory, explanation = explain(aggregator, replies, server.memory)
-    buffers = server.buffers if replies.buffers is None else _merge(replies.buffers, replies.sizes)
+    buffers = _merged(server.buffers, replies, explanation or Explanation())
     after = _advance(server._replace(params=server.params - direction, memory=memory, buffers=buffers))
     return Step(after, direction, explanation)
 
@@ -114,9 +114,13 @@ def _advance(server: ServerState[State]) -> ServerState[State]:
     return server._replace(round=server.round + 1, mean=mean)
 
 
-def _merge(buffers: Buffers, sizes: Real[Tensor, " m"]) -> Buffers:
+def _merged(before: Buffers, replies: Replies, explanation: Explanation) -> Buffers:
+    """The mean of the clients' buffers, weighted by the sizes that the rule's defences let count."""
+    buffers, sizes = replies.buffers, replies.sizes if explanation.sizes is None else explanation.sizes
+    if buffers is None or explanation.skipped or not sizes.any():
+        return before
     values = sizes.double() @ buffers.values.double() / sizes.sum()
-    return Buffers(values.to(buffers.values.dtype), buffers.counts.amax(dim=0))
+    return Buffers(values.to(buffers.values.dtype), buffers.counts[sizes > 0].amax(dim=0))
 
 
 def to_tensors(server: ServerState[Any]) -> dict[str, Tensor]:

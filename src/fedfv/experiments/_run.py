@@ -134,7 +134,7 @@ class _Parts(NamedTuple):
         ):
             lens = Look.of(look(turn.replies, turn.direction, turn.explanation))
         scores = self.scores(turn.server) if self._due(done, experiment.evaluate_every) else {}
-        return Record.of_round(done, turn.replies, lens=lens, lied=self._lied(turn), **scores)
+        return Record.of_round(done, turn.replies, turn.explanation, lens=lens, lied=self._lied(turn), **scores)
 
     def liars(self) -> list[int]:
         """The clients that attack."""

@@ -221,7 +221,7 @@ class FairStrategy(Strategy):
             server, direction, explanation = explained_step(self.aggregator, good, self.server)
             lens_due = self._recorder is not None and self._due(done)
             lens = Look.of(look(good, direction, explanation)) if lens_due else None
-            self._record = Record.of_round(done, good, lens=lens)
+            self._record = Record.of_round(done, good, explanation, lens=lens)
         else:
             log(
                 WARNING,

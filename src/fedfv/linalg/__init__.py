@@ -23,6 +23,7 @@ from fedfv.linalg._passes import (
     products,
     rescale,
     squared_lengths,
+    trimmed_mean,
 )
 from fedfv.linalg._quadratic import min_norm_weights, project_simplex, quadratic_weights
 
@@ -50,4 +51,5 @@ __all__ = [
     "squared_lengths",
     "thin_combinations",
     "thin_product",
+    "trimmed_mean",
 ]

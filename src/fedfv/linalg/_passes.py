@@ -13,6 +13,8 @@ from fedfv import _kernels
 from fedfv.mapped import MappedMatrix
 from fedfv.matrix import Matrix, factors_of, positions, rows_of, seen, stored, weights_of_rows
 
+_SORTED = 1 << 14  # columns that are sorted at a time
+
 
 def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
     """Inner products of the rows, summed in double precision.
@@ -112,6 +114,23 @@ def accumulate_blocks(
 ) -> None:
     """Adds `combine_blocks(weights, matrix, offsets)` to `vector`, in place."""
     _combine_blocks(vector, 1.0, weights, matrix, offsets)
+
+
+def trimmed_mean(matrix: Matrix, trim: int) -> Float[Tensor, " d"]:
+    """The mean of each column without its `trim` smallest and its `trim` largest numbers.
+
+    >>> trimmed_mean(torch.tensor([[1.0, 0.0], [2.0, 9.0], [9.0, 3.0]]), trim=1)
+    tensor([2., 3.])
+    """
+    rows, index, factors = rows_of(matrix), positions(matrix, None), factors_of(matrix)
+    vector = torch.empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    for columns in _pieces(matrix):
+        for part in _kernels.spans(columns, _SORTED):
+            values = rows[index, part].double()
+            if factors is not None:
+                values *= factors.to(values)[:, None]
+            vector[part] = values.sort(dim=0).values[trim : len(index) - trim].mean(dim=0).to(rows.dtype)
+    return vector
 
 
 def length(vector: Float[Tensor, " d"]) -> float:

@@ -7,19 +7,37 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-def project_simplex(point: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
-    """The nearest vector of non-negative entries that sum to 1.
+def project_simplex(point: Float[Tensor, " m"], most: float = 1.0) -> Float[Tensor, " m"]:
+    """The nearest vector of entries from 0 to `most` that sum to 1.
 
     Computed by sorting (Held, Wolfe and Crowder, Mathematical Programming 1974).
 
     >>> project_simplex(torch.tensor([0.5, 1.5]))
     tensor([0., 1.])
+    >>> project_simplex(torch.tensor([0.5, 1.5, 0.0]), most=0.5)
+    tensor([0.5000, 0.5000, 0.0000])
     """
+    if most < 1:
+        return _project_bounded(point, most)
     descending = point.sort(descending=True).values
     counts = torch.arange(1, len(point) + 1, dtype=point.dtype)
     shifts = (descending.cumsum(dim=0) - 1) / counts
     support = int((descending > shifts).sum())
     return (point - shifts[support - 1]).clamp(min=0)
+
+
+def _project_bounded(point: Float[Tensor, " m"], most: float) -> Float[Tensor, " m"]:
+    """The point minus a shift, clipped to [0, `most`]; the sum falls with the shift, and is linear between breaks."""
+    if most * len(point) < 1:
+        raise ValueError(f"`most` must be at least 1 / {len(point)}, so that entries can sum to 1, got {most}.")
+    breaks = torch.cat([point, point - most]).sort().values
+    low, high = 0, len(breaks) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if (point - breaks[middle]).clamp(0, most).sum() >= 1 else (low, middle)
+    above, below = ((point - breaks[end]).clamp(0, most).sum() for end in (low, high))
+    share = (above - 1) / (above - below) if above > below else 0.0
+    return (point - torch.lerp(breaks[low], breaks[high], share)).clamp(0, most)
 
 
 def min_norm_weights(

@@ -7,11 +7,12 @@ with comes_with("experiments"):
     from fedfv.runs._frame import frame_of, write_frame
     from fedfv.runs._lock import held
     from fedfv.runs._model import ModelFile, StoredArray, arrays_of, frozen_of
-    from fedfv.runs._record import FORMAT, External, Fingerprint, Look, Numbers, Opening, Record, Scores, layer
+    from fedfv.runs._record import FORMAT, Defence, External, Fingerprint, Look, Numbers, Opening, Record, Scores, layer
     from fedfv.runs._recorder import Recorder
 
 __all__ = [
     "FORMAT",
+    "Defence",
     "External",
     "Fingerprint",
     "Look",

@@ -371,6 +371,8 @@ def _check_order(record: Record, before: list[Record]) -> None:
     for name, values in {**opening.sizes, "names": opening.names or [""] * clients}.items():
         if len(values) != clients:
             raise ValueError(f"`{name}` must have {clients} entries, got {len(values)}")
+    if strangers := {*opening.liars} - {*range(clients)}:
+        raise ValueError(f"`liars` must be from 0 to {clients - 1}, got {min(strangers)}")
     for part, scores in (("test", record.test), ("validation", record.validation)):
         if scores is not None and len(scores.scores) != clients:
             raise ValueError(f"`{part}.scores` must have {clients} entries, got {len(scores.scores)}")

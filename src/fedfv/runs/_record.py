@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fedfv.core import Replies
+from fedfv.core import Explanation, Replies
 from fedfv.lens import Lens
 from fedfv.runs._reading import read
 from fedfv.tasks import ACCURACY, Score
@@ -99,6 +99,32 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Defence:
+    """What the defences of a rule did in a round, each a list of clients."""
+
+    clipped: list[int] = field(default_factory=list)  # their updates were shortened
+    capped: list[int] = field(default_factory=list)  # their size or loss was lowered
+    demoted: list[int] = field(default_factory=list)  # their losses were taken for the smallest of the round
+    dropped: list[int] = field(default_factory=list)  # their replies were not used
+    standing: list[float] = field(default_factory=list)  # agreement over the rounds, in the order of `replied`
+    skipped: bool = False  # whether the model did not change, since the direction was absurdly long
+
+    @classmethod
+    def of(cls, replies: Replies, explanation: Explanation | None) -> "Defence | None":
+        """The defences in an explanation; None if they did nothing, and judge nobody."""
+        if explanation is None:
+            return None
+        marks = {name: getattr(explanation, name) for name in _MARKS}
+        clients = {name: replies.clients[mark].tolist() for name, mark in marks.items() if mark is not None}
+        standing = [] if explanation.standing is None else _rounded(explanation.standing)
+        defence = cls(**clients, standing=standing, skipped=explanation.skipped)
+        return None if defence == cls() else defence
+
+
+_MARKS = ("clipped", "capped", "demoted", "dropped")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """The results after some number of rounds: one line of `records.jsonl`."""
 
@@ -109,16 +135,20 @@ class Record:
     measured: Mapping[str, list[float]] = field(default_factory=dict)
     lied: list[int] = field(default_factory=list)  # the clients among `replied` that attacked in this round
     rejected: list[tuple[int, str]] = field(default_factory=list)  # clients on a network, with the kind of error
+    defence: Defence | None = None
     lens: Look | None = None
     test: Scores | None = None
     validation: Scores | None = None
 
     @classmethod
-    def of_round(cls, rounds_done: int, replies: Replies | None, **others: Any) -> "Record":
-        """The record of a round, with the fields of its replies."""
+    def of_round(
+        cls, rounds_done: int, replies: Replies | None, explanation: Explanation | None = None, **others: Any
+    ) -> "Record":
+        """The record of a round, with the fields of its replies and what the rule's defences did."""
         if replies is None:
             return cls(rounds_done=rounds_done, replied=[], **others)
         return cls(
+            defence=Defence.of(replies, explanation),
             rounds_done=rounds_done,
             replied=replies.clients.tolist(),
             train_losses=replies.losses.tolist(),
@@ -165,6 +195,13 @@ class Record:
             if scores is not None:
                 _check_length(f"{part}.scores", scores.scores, len(scores.losses))
                 _check_length(f"{part}.variances", scores.variances, len(scores.losses))
+        if strangers := {*self.lied} - {*replied}:
+            raise ValueError(f"`lied` has client {min(strangers)}, which did not reply")
+        if (defence := self.defence) is not None:
+            if defence.standing:
+                _check_length("defence.standing", defence.standing, len(replied))
+            if strangers := {client for name in _MARKS for client in getattr(defence, name)} - {*replied}:
+                raise ValueError(f"`defence` has client {min(strangers)}, which did not reply")
         if (lens := self.lens) is not None:
             for name in ("lengths", "before", "after", "projected"):
                 _check_length(f"lens.{name}", getattr(lens, name), len(lens.clients))
