@@ -31,6 +31,8 @@ class LocalGrid(Grid):
         self.app = app
         self.nodes = {first_node + 7 * k: k for k in reversed(range(clients))}  # in an order of their own
         self.spoil: dict[int, Callable[[Message], Message | None]] = {}
+        self.silent: set[int] = set()  # nodes that are listed, and do not answer anything
+        self.queries: list[int] = []  # the nodes that were asked for their client ids
         self._ids = itertools.count()
         self._answers: dict[str, Message] = {}
         TaskIdentity.run_id = TaskIdentity.task_id = TaskIdentity.node_id = 1  # what a process of Flower's own has
@@ -66,8 +68,12 @@ class LocalGrid(Grid):
 
     def _answer(self, message: Message) -> Message | None:
         node = message.metadata.dst_node_id
+        if message.metadata.message_type == "query.who":
+            self.queries.append(node)
         if node not in self.nodes:
             return Message(Error(5, "node is lost"), reply_to=message)
+        if node in self.silent:
+            return None
         client = self.nodes[node]
         answer: Message | None
         try:

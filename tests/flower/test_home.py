@@ -96,7 +96,7 @@ def test_a_score_outside_its_range_costs_the_client_its_place_in_the_evaluation(
     strategy = FairStrategy(FedAvg(), len(SIZES), scored_by=TASK.scored_by, wait=0, directory=tmp_path / "run")
     wrong = FairStrategy(FedAvg(), len(SIZES), score_key="root-mean-squared-error", wait=0)
     result = wrong.start(make_grid(numbers()), ArrayRecord(regressor().state_dict()), 1)
-    assert not result.evaluate_metrics_clientapp.get(1)  # errors are no accuracies
+    assert result.evaluate_metrics_clientapp[1] == {"rejected-metrics": len(SIZES)}  # errors are no accuracies
     assert strategy.score_key == "root-mean-squared-error"
 
 

@@ -110,6 +110,7 @@ SPOILED: dict[str, tuple[str, Any]] = {
     "NaN": ("not-finite", altered(arrays=put("1.bias", np.full(5, np.nan)))),
     "infinite": ("not-finite", altered(arrays=put("1.bias", np.full(5, np.inf)))),
     "another shape": ("arrays", altered(arrays=put("1.bias", np.zeros(6)))),
+    "a far larger array": ("arrays", altered(arrays=put("1.bias", np.zeros(10**6)))),
     "another type": ("arrays", altered(arrays=put("1.bias", np.array(["a"] * 5)))),
     "an array too many": ("arrays", altered(arrays=put("extra", np.zeros(1)))),
     "an array too few": ("arrays", altered(arrays=lambda arrays: arrays.__delitem__("1.bias"))),
@@ -118,6 +119,12 @@ SPOILED: dict[str, tuple[str, Any]] = {
     "a negative loss": ("metrics", altered({"loss": -0.5})),
     "several losses": ("metrics", altered({"loss": [0.1, 0.2]})),
     "an accuracy above one": ("metrics", altered({"accuracy": 1.5})),
+    "a loss of 1e300": ("metrics", altered({"loss": 1e300})),
+    "a size of 1e18": ("metrics", altered({"num-examples": 10**18})),
+    "too many metrics": ("metrics", altered({str(number): number for number in range(10_001)})),
+    "a long list": ("metrics", altered({"history": [0.0] * 10_001})),
+    "parameters of 1e20": ("arrays", altered(arrays=put("1.bias", np.full(5, 1e20)))),
+    "another client's id": ("identity", altered({"client-id": 3})),
     "a negative size": ("metrics", altered({"num-examples": -3})),
     "no metrics": ("metrics", lambda message: replace_content(message, RecordDict())),
     "two records": ("metrics", with_another_record),
@@ -141,6 +148,13 @@ def test_an_invalid_reply_excludes_only_its_client_from_the_round(kind: str, spo
     without = make_grid()
     without.nodes = {node: client for node, client in without.nodes.items() if client != 2}
     assert torch.equal(strategy.server.params, run(make_strategy(FedFa(eta=0.1), count=4), without, 2).params)
+
+
+def test_metrics_that_the_server_does_not_know_are_ignored() -> None:
+    grid = make_grid()
+    grid.spoil = {2: altered({"history": [0.0] * 5000, "speed": math.nan, "entropy": 1e300})}
+    found = run(make_strategy(FedAvg(), count=4), grid, 1)
+    assert torch.equal(found.params, run(make_strategy(FedAvg(), count=4), make_grid(), 1).params)
 
 
 def test_an_app_that_raises_is_an_error_reply() -> None:
@@ -299,37 +313,6 @@ def test_buffers_are_averaged_by_size_and_keep_their_types() -> None:
     assert torch.equal(strategy.server.params, server.params)
     assert torch.equal(strategy.server.buffers.values, server.buffers.values)
     assert torch.equal(strategy.server.buffers.counts, server.buffers.counts)
-
-
-def with_second_node(grid: LocalGrid, client: int) -> int:
-    node = 5000
-    grid.nodes = {**grid.nodes, node: client}
-    return node
-
-
-def test_a_client_that_comes_back_on_another_node_is_the_same_client() -> None:
-    grid, strategy = make_grid(), make_strategy(FedAvg(), count=4)
-    grid.spoil[2] = lambda _: None  # its node is lost, and still listed
-    run(strategy, grid, 1)
-    node = with_second_node(grid, client=2)
-    for _ in range(2):
-        messages = list(strategy.configure_train(2, strategy.arrays, ConfigRecord(), grid))
-        assert len(messages) == 4
-        assert node in {message.metadata.dst_node_id for message in messages}
-        grid.spoil = {}
-        _, metrics = strategy.aggregate_train(2, grid.send_and_receive(messages))
-        assert metrics == {"replies": 4, "used": 1, "rejected-duplicate": 1}
-
-
-def test_a_node_that_claims_another_clients_id_does_not_replace_that_client(caplog: pytest.LogCaptureFixture) -> None:
-    grid, strategy = make_grid(), make_strategy(FedAvg(), count=4)
-    run(strategy, grid, 1)
-    node = with_second_node(grid, client=2)
-    messages = list(strategy.configure_train(2, strategy.arrays, ConfigRecord(), grid))
-    assert node not in {message.metadata.dst_node_id for message in messages}
-    _, metrics = strategy.aggregate_train(2, grid.send_and_receive(messages))
-    assert metrics == {"replies": 4, "used": 1, "rejected-duplicate": 1}
-    assert "client 2: duplicate: node 5000" in caplog.text
 
 
 @pytest.mark.parametrize("rule", [FedFV(alpha=0.1, tau=2), AFL(0.1), FedFa(eta=0.1)], ids=str)

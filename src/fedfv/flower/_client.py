@@ -12,6 +12,7 @@ from fedfv.core import ACCURACY, NO_BUFFERS, TRAINED_LOSS, Buffers, Measure
 from fedfv.data import Federation, Index
 from fedfv.flower._contract import (
     ARRAYS,
+    CLIENT,
     CONFIG,
     LOSS,
     METRICS,
@@ -77,7 +78,7 @@ def fair_client(
         replies = train_all(round, torch.tensor([client]), flatten(module), flatten_buffers(module))
         buffers = NO_BUFFERS if replies.buffers is None else Buffers(*(part[0] for part in replies.buffers))
         load(flatten(module) - torch.as_tensor(replies.updates)[0], module, buffers)
-        metrics = MetricRecord({LOSS: float(replies.losses[0]), SIZE: int(replies.sizes[0])})
+        metrics = MetricRecord({LOSS: float(replies.losses[0]), SIZE: int(replies.sizes[0]), CLIENT: client})
         metrics.update({key_of(name): float(values[0]) for name, values in replies.all_measured().items()})
         return Message(RecordDict({ARRAYS: ArrayRecord(module.state_dict()), METRICS: metrics}), reply_to=message)
 

@@ -18,6 +18,14 @@ LOSS, ACCURACY, SIZE = "loss", "accuracy", "num-examples"
 VARIANCE = "score-variance"  # the sampling variance of a score that is not a share
 _KEYS = {"accuracies": ACCURACY, "trained_losses": "trained-loss"}
 
+# Bounds of what a reply may hold. They are far above all sensible values, and low enough for the sums, squares and
+# products that rules compute of them to stay finite.
+LARGEST = 1e30  # a loss, score or measured value, in absolute value; rules compute with them in double precision
+LARGEST_SIZE = 1e15  # a number of examples; sums of sizes are exact
+LARGEST_CHANGE = 1e15  # the change of a parameter; rules may square it in single precision
+LARGEST_BUFFER = 3.5e38  # a number in a floating-point buffer, which may be any that single precision has
+MOST_NUMBERS = 10_000  # numbers in the metrics, also in those that the server ignores
+
 WHO = "who"  # the action of the query that asks a node for its client id
 BUFFERS = ("*running_mean", "*running_var", "*num_batches_tracked")  # buffers of torch's normalisation layers
 
@@ -49,8 +57,9 @@ def fair_app(
 ) -> ClientApp:
     """A `ClientApp` for your own training functions, which adds to their replies what a fair rule needs.
 
-    The app reports its client id, and evaluates the received model before each training. A loss that is measured during
-    or after training would rank clients by their training progress, not by how well the global model serves them.
+    The app reports its client id, again with each training, and evaluates the received model before each training. A
+    loss that is measured during or after training would rank clients by their training progress, not by how well the
+    global model serves them.
 
     Args:
         before: returns the mean loss of the model in the message on the client's *training* data; or the loss and the
@@ -62,7 +71,7 @@ def fair_app(
     def report(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if message.metadata.message_type != MessageType.TRAIN:
             return call_next(message, context)
-        measured = _as_metrics(before(message, context))
+        measured = {**_as_metrics(before(message, context)), CLIENT: int(context.node_config[key])}
         reply = call_next(message, context)
         if reply.has_content():
             for metrics in reply.content.metric_records.values():

@@ -5,14 +5,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from flwr.app import Message, MetricRecord
+from flwr.app import ArrayRecord, Message, MetricRecord, MetricRecordValues, RecordDict
+from torch import Tensor
 
-from fedfv.core import Buffers, Measure, NotFiniteError, Replies, ServerState, as_fields
-from fedfv.flower._contract import ARRAYS, LOSS, SIZE, VARIANCE, key_of
-from fedfv.flower._layout import Layout, WrongArraysError
+from fedfv.core import ACCURACY, Buffers, Measure, Replies, ServerState, as_fields
+from fedfv.flower._contract import (
+    LARGEST,
+    LARGEST_BUFFER,
+    LARGEST_CHANGE,
+    LARGEST_SIZE,
+    LOSS,
+    SIZE,
+    VARIANCE,
+    key_of,
+)
+from fedfv.flower._layout import Layout
+from fedfv.flower._npy import WrongArraysError
+from fedfv.flower._parts import WrongReplyError, metrics_of, number, one_line, record_of
 from fedfv.tasks import Score
 
-KINDS = ("error", "silent", "arrays", "not-finite", "metrics", "duplicate")
+KINDS = ("error", "silent", "arrays", "not-finite", "metrics", "duplicate", "identity")
 
 
 class Rejected(NamedTuple):
@@ -32,12 +44,6 @@ class Evaluated(NamedTuple):
     variance: float | None = None  # sampling variance of the score, if the client reports it
 
 
-class _WrongError(ValueError):
-    def __init__(self, kind: str, reason: str) -> None:
-        super().__init__(reason)
-        self.kind = kind
-
-
 class _Trained(NamedTuple):
     client: int
     loss: float
@@ -49,7 +55,7 @@ class _Trained(NamedTuple):
 def sort_messages(
     messages: Iterable[Message], sent: Sequence[Message], clients: Mapping[int, int]
 ) -> tuple[dict[int, Message], list[Rejected]]:
-    """The answer of each client, and the clients that failed, did not answer, or answered twice.
+    """The answer of each client, and the clients that failed, did not answer, or answered more than once.
 
     Args:
         messages: the received messages.
@@ -58,21 +64,17 @@ def sort_messages(
         clients: the id of the client on each node.
     """
     recipients = {message.metadata.message_id: clients[message.metadata.dst_node_id] for message in sent}
-    answers: dict[int, Message] = {}
-    rejected = []
+    replies: dict[int, list[Message]] = {client: [] for client in recipients.values()}
     for message in messages:
         client = recipients.get(message.metadata.reply_to_message_id)
-        if client is None:
-            continue
-        if message.has_error():
-            rejected.append(Rejected(client, "error", f"code {message.error.code}: {message.error.reason}"))
-        elif client in answers:
-            rejected.append(Rejected(client, "duplicate", "another client with this id has replied"))
-        else:
-            answers[client] = message
-    replied = {*answers, *(entry.client for entry in rejected)}
-    silent = [client for client in recipients.values() if client not in replied]
-    rejected += [Rejected(client, "silent", "no reply in time") for client in silent]
+        if client is not None:
+            replies[client].append(message)
+    answers, rejected = {}, []
+    for client, received in replies.items():
+        try:
+            answers[client] = _only(received)
+        except WrongReplyError as wrong:
+            rejected.append(_rejected(client, wrong, received))
     return answers, rejected
 
 
@@ -80,6 +82,8 @@ def read_training(
     answers: Mapping[int, Message], layout: Layout, server: ServerState[Any], needs: Mapping[str, Measure | None]
 ) -> tuple[Replies | None, list[Rejected]]:
     """The good replies of a round in the order of client ids, or None if there are none; and the rejected clients.
+
+    A rejected message loses its content, since Flower keeps the messages of a round until the next one.
 
     Args:
         answers: the answer of each client.
@@ -90,87 +94,119 @@ def read_training(
     updates = torch.empty(len(answers), len(server.params), dtype=server.params.dtype)
     good: list[_Trained] = []
     rejected = []
-    for client in sorted(answers):
-        row = updates[len(good)]
+    for client, message in sorted(answers.items()):
         try:
-            good.append(_read(client, answers[client], layout, row, needs))
-        except _WrongError as wrong:
-            rejected.append(Rejected(client, wrong.kind, str(wrong)))
-            continue
-        torch.sub(server.params, row, out=row)
-    updates = updates[: len(good)]
-    while any(report.size for report in good):
-        try:
-            return _replies(good, updates, server.round), rejected
-        except NotFiniteError as error:  # only `Replies` checks this, so that updates are read once for the check
-            rejected += [
-                Rejected(client, "not-finite", f"the {error.name} have NaN or infinite numbers")
-                for client in error.clients
-            ]
-            updates = updates[[report.client not in error.clients for report in good]]
-            good = [report for report in good if report.client not in error.clients]
-    return None, rejected
+            good.append(_read(client, message, layout, server.params, updates[len(good)], needs))
+        except WrongReplyError as wrong:
+            rejected.append(_rejected(client, wrong, [message]))
+    if not any(report.size for report in good):
+        nothing = WrongReplyError("metrics", f"`{SIZE}` must not be 0 in all replies")
+        return None, rejected + [_rejected(report.client, nothing, [answers[report.client]]) for report in good]
+    return _replies(good, updates[: len(good)], server.round), rejected
 
 
 def read_evaluation(
     answers: Mapping[int, Message], scored_by: Score, score_key: str
 ) -> tuple[dict[int, Evaluated], list[Rejected]]:
-    """The evaluation of each client on its test data, and the clients whose answer is wrong."""
+    """The evaluation of each client on its test data, and the clients whose answer is wrong.
+
+    A rejected message loses its content, as in training.
+    """
     good, rejected = {}, []
     for client, message in sorted(answers.items()):
         try:
-            metrics = _metrics(message)
-            loss = _number(metrics, LOSS) if LOSS in metrics else None
-            score, size = _number(metrics, score_key, scored_by.low, scored_by.high), int(_number(metrics, SIZE))
-            variance = metrics.get(VARIANCE)
-            known = isinstance(variance, float) and variance >= 0  # a client with one example sends NaN
-            good[client] = Evaluated(loss, score, size, variance if known else None)  # type: ignore[arg-type]
-        except _WrongError as wrong:
-            rejected.append(Rejected(client, wrong.kind, str(wrong)))
+            good[client] = _evaluated(metrics_of(message, client), scored_by, score_key)
+        except WrongReplyError as wrong:
+            rejected.append(_rejected(client, wrong, [message]))
     return good, rejected
 
 
+def counted(rejected: Sequence[Rejected]) -> dict[str, MetricRecordValues]:
+    """The numbers of rejected replies by kind, as metrics of a round.
+
+    >>> counted([Rejected(2, "silent", "no reply in time"), Rejected(3, "silent", "no reply in time")])
+    {'rejected-silent': 2}
+    """
+    counts = {f"rejected-{kind}": sum(entry.kind == kind for entry in rejected) for kind in KINDS}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _only(received: Sequence[Message]) -> Message:
+    """The answer of a client, if it is the only one and no error."""
+    if not received:
+        raise WrongReplyError("silent", "no reply in time")
+    if len(received) > 1:
+        raise WrongReplyError("duplicate", f"{len(received)} replies to one message")
+    (message,) = received
+    if message.has_error():
+        raise WrongReplyError("error", f"code {message.error.code}: {one_line(message.error.reason or 'no reason')}")
+    if not message.has_content():
+        raise WrongReplyError("error", "the reply is empty")
+    return message
+
+
+def _rejected(client: int, wrong: WrongReplyError, messages: Iterable[Message]) -> Rejected:
+    """The entry for a client whose messages are not used; their content is dropped."""
+    for message in messages:
+        if message.has_content():
+            message.content = RecordDict()
+    return Rejected(client, wrong.kind, str(wrong))
+
+
 def _read(
-    client: int, message: Message, layout: Layout, row: torch.Tensor, needs: Mapping[str, Measure | None]
+    client: int,
+    message: Message,
+    layout: Layout,
+    params: Tensor,
+    row: Tensor,
+    needs: Mapping[str, Measure | None],
 ) -> _Trained:
-    """A client's report on its training. The parameters of its model are written into `row`."""
-    metrics = _metrics(message)
-    records = list(message.content.array_records.values())
-    if len(records) != 1:
-        raise _WrongError("arrays", f"the reply must have one record of arrays, `{ARRAYS}`, got {len(records)}")
-    loss, size = _number(metrics, LOSS), _number(metrics, SIZE)
-    measured = {
-        name: _number(metrics, key_of(name), *((-math.inf,) if measure is None else (measure.low, measure.high)))
-        for name, measure in needs.items()
-    }
+    """A client's report on its training. The update, `params` minus those of the client, is written into `row`."""
+    metrics, arrays = metrics_of(message, client), record_of(message, ArrayRecord)
+    loss, size = float(number(metrics, LOSS)), number(metrics, SIZE, high=LARGEST_SIZE)
+    measured = {name: _measured(metrics, name, measure) for name, measure in needs.items()}
     try:
-        buffers = layout.read(records[0], row)
+        buffers = layout.read(arrays, row)
     except WrongArraysError as error:
-        raise _WrongError("arrays", str(error)) from None
-    except Exception as error:  # a client may send bytes that are no array
-        raise _WrongError("arrays", f"the arrays cannot be read: {error}") from None
+        raise WrongReplyError("arrays", str(error)) from None
+    except Exception as error:  # whatever a client may have thought of, the others go on
+        raise WrongReplyError("arrays", f"the arrays cannot be read: {one_line(error)}") from None
+    _check_range("updates", torch.sub(params, row, out=row), LARGEST_CHANGE)
+    _check_range("buffers", buffers.values, LARGEST_BUFFER)
     return _Trained(client, loss, size, measured, buffers)
 
 
-def _metrics(message: Message) -> MetricRecord:
-    records = list(message.content.metric_records.values())
-    if len(records) != 1:
-        raise _WrongError("metrics", f"the reply must have one record of metrics, got {len(records)}")
-    return records[0]
+def _measured(metrics: MetricRecord, name: str, measure: Measure | None) -> float:
+    if name == "accuracies":
+        measure = ACCURACY  # `Replies` wants its range, whatever the rule says
+    low, high = (-LARGEST, LARGEST) if measure is None else (max(measure.low, -LARGEST), min(measure.high, LARGEST))
+    return float(number(metrics, key_of(name), low, high))
 
 
-def _number(metrics: MetricRecord, key: str, low: float = 0, high: float = math.inf) -> float:
-    if key not in metrics:
-        raise _WrongError("metrics", f"`{key}` is missing")
-    value = metrics[key]
-    if isinstance(value, list) or not math.isfinite(value) or not low <= value <= high:
-        ends = [f" from {low:g}"] * (low > -math.inf) + [f" to {high:g}"] * (high < math.inf)
-        raise _WrongError("metrics", f"`{key}` must be a finite number{''.join(ends)}, got {value}")
-    return value
+def _evaluated(metrics: MetricRecord, scored_by: Score, score_key: str) -> Evaluated:
+    variance = metrics.get(VARIANCE)
+    unknown = variance is None or (isinstance(variance, float) and not math.isfinite(variance))  # of one example
+    return Evaluated(
+        loss=float(number(metrics, LOSS)) if LOSS in metrics else None,
+        score=float(number(metrics, score_key, max(scored_by.low, -LARGEST), min(scored_by.high, LARGEST))),
+        size=int(number(metrics, SIZE, high=LARGEST_SIZE)),
+        variance=None if unknown else float(number(metrics, VARIANCE)),
+    )
 
 
-def _replies(good: Sequence[_Trained], updates: torch.Tensor, round: int) -> Replies:
-    def column(values: Iterable[float]) -> torch.Tensor:
+def _check_range(name: str, values: Tensor, largest: float) -> None:
+    """Refuses NaN, and numbers above `largest` in absolute value, in one pass that reserves no memory."""
+    if not len(values):
+        return
+    low, high = (float(end) for end in torch.aminmax(values))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise WrongReplyError("not-finite", f"the {name} have NaN or infinite numbers")
+    if max(-low, high) > largest:
+        raise WrongReplyError("arrays", f"the {name} have numbers above {largest:g} in absolute value")
+
+
+def _replies(good: Sequence[_Trained], updates: Tensor, round: int) -> Replies:
+    def column(values: Iterable[float]) -> Tensor:
         return torch.tensor(list(values), dtype=torch.double)
 
     sizes = [report.size for report in good]

@@ -12,13 +12,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.core import Buffers
+from fedfv.flower._npy import WrongArraysError, decoded
+from fedfv.flower._parts import one_line
 from fedfv.runs import StoredArray, layer
 
 Kind = Literal["parameter", "value", "count"]
-
-
-class WrongArraysError(ValueError):
-    """Raised for arrays that do not have the layout of the model."""
 
 
 @dataclass(frozen=True)
@@ -78,23 +76,33 @@ class Layout:
 
     def read(self, arrays: ArrayRecord, out: Float[Tensor, " d"]) -> Buffers:
         """Writes the parameters into `out` and returns the buffers; refuses arrays of another layout."""
-        if set(arrays) != set(self.names):
-            missing, extra = sorted(set(self.names) - set(arrays)), sorted(set(arrays) - set(self.names))
-            raise WrongArraysError(f"the arrays must be those of the model, but miss {missing} and have extra {extra}")
+        self._check_names(arrays)
         outs: dict[Kind, Tensor] = {"parameter": out}
         for buffer in ("value", "count"):
             outs[buffer] = torch.empty(self.size(buffer), dtype=self.type(buffer))
         starts: dict[Kind, int] = dict.fromkeys(outs, 0)
         for name, shape, kind in zip(self.names, self.shapes, self.kinds, strict=True):
-            array = arrays[name].numpy()
-            if array.shape != shape or array.dtype.kind not in "fiu":
-                came = f"{array.dtype} of shape {array.shape}"
-                raise WrongArraysError(f"array {name!r} must have real numbers and shape {shape}, got {came}")
-            flat = torch.from_numpy(np.ascontiguousarray(array).reshape(-1))
-            end = starts[kind] + len(flat)
-            outs[kind][starts[kind] : end] = flat
+            try:
+                flat = decoded(arrays[name], shape)
+                end = starts[kind] + len(flat)
+                _copy(flat, outs[kind][starts[kind] : end].numpy())
+            except WrongArraysError as error:
+                raise WrongArraysError(f"array {name!r} {error}") from None
             starts[kind] = end
         return Buffers(outs["value"], outs["count"])
+
+    def _check_names(self, arrays: ArrayRecord) -> None:
+        missing = [name for name in self.names if name not in arrays]
+        extra = len(arrays) - (len(self.names) - len(missing))
+        wrong = []
+        if missing:
+            wrong.append(f"{len(missing)} arrays of the model are missing, such as {one_line(missing[0], 60)!r}")
+        if extra:
+            known = set(self.names)
+            stranger = next(name for name in arrays if name not in known)
+            wrong.append(f"{extra} arrays are not in the model, such as {one_line(stranger, 60)!r}")
+        if wrong:
+            raise WrongArraysError("; ".join(wrong))
 
     def record(self, params: Float[Tensor, " d"], buffers: Buffers) -> ArrayRecord:
         """The arrays as they are sent, each with its original type."""
@@ -112,3 +120,11 @@ def _kind(name: str, dtype: np.dtype, buffers: Sequence[str]) -> Kind:
     if dtype.kind in "iu":
         return "count"
     return "value" if any(fnmatchcase(name, pattern) for pattern in buffers) else "parameter"
+
+
+def _copy(values: np.ndarray, out: np.ndarray) -> None:
+    """Copies numbers into an array of another type; an integer array takes whole numbers only."""
+    with np.errstate(over="ignore", invalid="ignore"):  # too large a number becomes infinite, and is then refused
+        np.copyto(out, values, casting="unsafe")
+    if out.dtype.kind == "i" and not np.array_equal(out, values):
+        raise WrongArraysError(f"must have whole numbers of type {out.dtype}")

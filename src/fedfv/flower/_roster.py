@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from logging import INFO, WARNING
 
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import Message, MessageType, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from fedfv.errors import RunError
 from fedfv.flower._contract import CLIENT, WHO
 from fedfv.flower._inbox import Rejected
+from fedfv.flower._parts import WrongReplyError, one_line, record_of, shown
 
 _LOG_EVERY = 10.0  # seconds between two log lines while clients are awaited
 _PERMANENT = (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_EXCEPTION)  # asking again is useless
@@ -20,6 +21,11 @@ _PERMANENT = (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_E
 
 class Roster:
     """The clients on the nodes of a grid. Each node is asked once for its client id.
+
+    The first node with an id holds it for as long as it is connected. If the holder did not reply to its last message,
+    and another connected node has the same id, the holder is asked again: it keeps the id if it answers, and loses it
+    to the other node if not. Hence a client that was restarted is found again before the network notices that its old
+    node is gone, and a node that claims the id of another client gets it only when that client is silent.
 
     Args:
         num_clients: the number of all clients.
@@ -32,6 +38,7 @@ class Roster:
         self.num_clients, self.wait, self.timeout, self.ttl = num_clients, wait, timeout, ttl
         self.duplicates: list[Rejected] = []  # nodes that are left out, since another node has the same client
         self._clients: dict[int, int | None] = {}  # the client of each node; None if the node gave no valid id
+        self._holders: dict[int, int] = {}  # the node of each client
         self._failed: set[int] = set()  # nodes that did not reply to their last message
         self._stranger = ""  # the answer of a node that gave no valid id
 
@@ -50,9 +57,10 @@ class Roster:
         while True:
             nodes = list(grid.get_node_ids())
             self._identify(grid, [node for node in nodes if node not in self._clients])
-            self._refuse_strangers(nodes)
-            connected = self._one_node_each(nodes)
+            connected = self._one_node_each(grid, nodes)
             now = time.monotonic()
+            if len(nodes) >= needed or now > end:
+                self._refuse_strangers(nodes)
             if len(connected) >= needed or now > end:
                 return connected
             if now > last_logged + _LOG_EVERY:
@@ -60,19 +68,40 @@ class Roster:
                 last_logged = now
             time.sleep(1)
 
-    def _one_node_each(self, nodes: Sequence[int]) -> dict[int, int]:
-        known = {node: client for node, client in self.clients.items() if node in nodes}
-        chosen: dict[int, int] = {}
-        for node, client in known.items():
-            # After a restart, a client has a second node until the network notices that the first one is gone.
-            if client not in chosen or chosen[client] in self._failed:
-                chosen[client] = node
+    def _one_node_each(self, grid: Grid, nodes: Sequence[int]) -> dict[int, int]:
+        claims = self._claims(nodes)
+        for client, claimants in claims.items():
+            if self._holders.get(client) not in claimants:
+                self._holders[client] = claimants[0]
+        self._ask_again(grid, {client: claimants for client, claimants in claims.items() if len(claimants) > 1})
+        chosen = {client: self._holders[client] for client in claims}
         self.duplicates = [
-            Rejected(client, "duplicate", f"node {node} is left out, since another node has the same client id")
-            for node, client in known.items()
-            if chosen[client] != node
+            Rejected(client, "duplicate", f"node {node} is left out, since node {chosen[client]} has the same id")
+            for client, claimants in claims.items()
+            for node in claimants
+            if node != chosen[client]
         ]
         return chosen
+
+    def _ask_again(self, grid: Grid, rivals: Mapping[int, Sequence[int]]) -> None:
+        """Gives the client of each holder that is silent to the next of its rivals."""
+        doubted = {self._holders[client]: client for client in rivals if self._holders[client] in self._failed}
+        for node, answer in self._ask(grid, list(doubted)):
+            if self._client_of(answer) == doubted[node]:
+                self._failed.discard(node)
+        for node in self._failed.intersection(doubted):
+            client, others = doubted[node], rivals[doubted[node]]
+            heir = self._holders[client] = others[(others.index(node) + 1) % len(others)]
+            self._failed.discard(heir)  # whatever it did as the holder before
+            log(WARNING, "client %d is on node %d now, since node %d does not answer", client, heir, node)
+
+    def _claims(self, nodes: Iterable[int]) -> dict[int, list[int]]:
+        """The connected nodes of each client, in the order in which they gave their ids."""
+        claims: dict[int, list[int]] = {}
+        for node, client in self.clients.items():
+            if node in nodes:
+                claims.setdefault(client, []).append(node)
+        return claims
 
     def _refuse_strangers(self, nodes: Sequence[int]) -> None:
         """Ends the run if no client ever gave a valid id, and no connected node can."""
@@ -85,22 +114,37 @@ class Roster:
 
     def _identify(self, grid: Grid, nodes: Sequence[int]) -> None:
         """Asks these nodes for their client ids; a node that does not answer, or is lost for now, is asked again."""
+        for node, answer in self._ask(grid, nodes):
+            if answer.has_error() and answer.error.code not in _PERMANENT:
+                continue
+            client = self._clients[node] = self._client_of(answer)
+            if client is None:
+                self._stranger = _described(answer)
+                log(WARNING, "node %d gives no valid client id, so it is left out; see fedfv.flower.identify", node)
+
+    def _ask(self, grid: Grid, nodes: Sequence[int]) -> list[tuple[int, Message]]:
+        """The answers of these nodes to the question for their client ids."""
         if not nodes:
-            return
+            return []
         questions = [Message(RecordDict(), node, f"{MessageType.QUERY}.{WHO}", ttl=self.ttl) for node in nodes]
         answers = list(grid.send_and_receive(questions, timeout=self.timeout))
         recipients = {question.metadata.message_id: question.metadata.dst_node_id for question in questions}
-        for answer in answers:
-            node = recipients.get(answer.metadata.reply_to_message_id)
-            if node is not None and not (answer.has_error() and answer.error.code not in _PERMANENT):
-                self._register(node, answer)
+        pairs = [(recipients.get(answer.metadata.reply_to_message_id), answer) for answer in answers]
+        return [(node, answer) for node, answer in pairs if node is not None]
 
-    def _register(self, node: int, answer: Message) -> None:
-        records = [] if answer.has_error() else list(answer.content.metric_records.values())
-        client = records[0].get(CLIENT) if len(records) == 1 else None
-        if isinstance(client, int) and 0 <= client < self.num_clients:
-            self._clients[node] = client
-            return
-        self._clients[node] = None
-        self._stranger = str(answer.error.reason).strip() if answer.has_error() else f"`{CLIENT}` is {client}"
-        log(WARNING, "node %d gives no valid client id, so it is left out; see fedfv.flower.identify", node)
+    def _client_of(self, answer: Message) -> int | None:
+        """The client id in an answer, if it is a valid one."""
+        client = _claimed(answer)
+        return client if isinstance(client, int) and 0 <= client < self.num_clients else None
+
+
+def _claimed(answer: Message) -> object:
+    """The client id in an answer, whatever a node has put there."""
+    try:
+        return record_of(answer, MetricRecord).get(CLIENT) if answer.has_content() else None
+    except WrongReplyError:
+        return None
+
+
+def _described(answer: Message) -> str:
+    return one_line(answer.error.reason) if answer.has_error() else f"`{CLIENT}` is {shown(_claimed(answer))}"

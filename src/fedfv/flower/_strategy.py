@@ -26,7 +26,7 @@ from fedfv.core import (
     with_learning_rate,
 )
 from fedfv.flower._contract import ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND, key_of, key_of_score
-from fedfv.flower._inbox import KINDS, Evaluated, Rejected, read_evaluation, read_training, sort_messages
+from fedfv.flower._inbox import Evaluated, Rejected, counted, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
 from fedfv.flower._outgoing import Outgoing
 from fedfv.flower._roster import Roster
@@ -161,7 +161,7 @@ class FairStrategy(Strategy):
         self._model = Outgoing(self._layout, self.aggregator, server)
         messages = list(self.configure_evaluate(0, self.arrays, evaluate_config, grid))
         answers = grid.send_and_receive(messages, timeout=timeout) if messages else []
-        results = self._evaluated(answers)
+        results, _ = self._evaluated(answers)
         if self._recorder is not None:
             everyone = [results.get(client) for client in range(self.num_clients)]
             sizes = {"test": [result and result.size for result in everyone]}
@@ -231,10 +231,7 @@ class FairStrategy(Strategy):
             server, self._record = skip(self.server), Record.of_round(done, None)
         self._record = dataclasses.replace(self._record, rejected=[(client, kind) for client, kind, _ in rejected])
         self._model.move(server)
-        metrics = MetricRecord({"replies": count, "used": int(used)})
-        for kind in KINDS:
-            if number := sum(entry.kind == kind for entry in rejected):
-                metrics[f"rejected-{kind}"] = number
+        metrics = MetricRecord({"replies": count, "used": int(used), **counted(rejected)})
         return self._model.trained if used else None, metrics
 
     def configure_evaluate(
@@ -252,11 +249,11 @@ class FairStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The scores of the clients. The round is over, so its record and its checkpoint are written, too."""
-        results = self._evaluated(replies)
+        results, rejected = self._evaluated(replies)
         if self._recorder is not None:
             self._recorder.add(self.server, dataclasses.replace(self._record, test=self._scores(results)))
         if not results:
-            return None
+            return MetricRecord(counted(rejected)) if rejected else None
         scores = torch.tensor([result.score for result in results.values()], dtype=torch.double)
         metrics = {name: METRICS[name].under(self.scored_by) for name in _SHOWN}
         return MetricRecord(
@@ -264,14 +261,15 @@ class FairStrategy(Strategy):
                 "clients": list(results),
                 "accuracies" if self.scored_by == ACCURACY else "scores": scores.tolist(),
                 **{name: float(metric(scores)) for name, metric in metrics.items()},
+                **counted(rejected),
             }
         )
 
-    def _evaluated(self, replies: Iterable[Message]) -> dict[int, Evaluated]:
+    def _evaluated(self, replies: Iterable[Message]) -> tuple[dict[int, Evaluated], list[Rejected]]:
         answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
         results, wrong = read_evaluation(answers, self.scored_by, self.score_key)
-        self._log(rejected + wrong)
-        return results
+        self._log(rejected := sorted(rejected + wrong))
+        return results, rejected
 
     def _scores(self, results: dict[int, Evaluated]) -> Scores | None:
         if not results:
