@@ -83,6 +83,10 @@ def change_line(number: int, change: Callable[[dict[str, Any]], None]) -> Callab
             change_line(0, lambda line: line["sizes"]["test"].__setitem__(0, 0)),
             r"line 1 .*: `test.scores\[0\]` must be null for a client of size 0.",
         ),
+        (
+            change_line(2, lambda line: line["test"]["scores"].__setitem__(3, 1.5)),
+            r"line 3 .*: `test.scores\[3\]` must be a share from 0 to 1, got 1.5.",
+        ),
         (lambda text: text.replace(b"\n", b"\nnull\n", 1), "line 2 .*: it must be a table."),
         (lambda text: text.replace(b"\n", b"\n" + b"[" * 100_000 + b"\n", 1), "line 2 .*: it is nested too deeply."),
         (lambda text: text.replace(b"\n", b"\n\xff\xfe\n", 1), "line 2 .*"),
@@ -136,3 +140,11 @@ def test_a_checkpoint_without_a_round_is_refused(tmp_path: Path, whole: Path) ->
     place.save({**(place.load() or {}), "round": torch.tensor(torch.inf)})
     with pytest.raises(RunError, match=r"cannot be read \(`round` is missing, or no whole number\); delete it"):
         run(experiment_of(place), place.path)
+
+
+def test_a_report_names_a_number_of_rounds_that_is_none(tmp_path: Path, whole: Path) -> None:
+    place = RunDirectory(shutil.copytree(whole, tmp_path / "run"))
+    file = place.path / "experiment.toml"
+    file.write_text(file.read_text().replace("rounds = 4", 'rounds = "4"', 1))
+    _, (unreadable,) = read_runs([place.path])
+    assert unreadable.why == f"`rounds` in experiment.toml of {place.path} must be a whole number, got '4'."

@@ -377,6 +377,9 @@ def _check_order(record: Record, before: list[Record]) -> None:
         for client, size in enumerate(opening.sizes.get(part, [])):
             if size is not None and size < 1 and scores.scores[client] is not None:
                 raise ValueError(f"`{part}.scores[{client}]` must be null for a client of size {size}")
+        for client, score in enumerate(scores.scores if opening.scored_by.is_share else []):
+            if score is not None and not 0 <= score <= 1:
+                raise ValueError(f"`{part}.scores[{client}]` must be a share from 0 to 1, got {score}")
 
 
 def _environment() -> dict[str, Any]:
