@@ -73,11 +73,15 @@ def change_line(number: int, change: Callable[[dict[str, Any]], None]) -> Callab
         (change_line(0, lambda line: line.update(format="2")), "line 1 .*: `format` must be a whole number, got '2'."),
         (
             change_line(1, lambda line: line["train_losses"].__setitem__(0, math.nan)),
-            r"line 2 .*: `train_losses\[0\]` must be a finite number, got nan",
+            r"line 2 .*: `train_losses\[0\]` must be a finite number of at most 64 bits, got nan",
         ),
         (
             change_line(2, lambda line: line["test"].update(losses=[10**400] * 6)),
-            r"line 3 .*: `test.losses\[0\]` must be a finite number, got 1000",
+            r"line 3 .*: `test.losses\[0\]` must be a finite number of at most 64 bits, got 1000",
+        ),
+        (
+            change_line(0, lambda line: line["sizes"]["test"].__setitem__(0, 2**63)),
+            r"line 1 .*: `opening.sizes.test\[0\]` must be a finite number of at most 64 bits, got 9223372036854775808",
         ),
         (
             change_line(0, lambda line: line["sizes"]["test"].__setitem__(0, 0)),

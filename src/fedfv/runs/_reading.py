@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 _PLAIN = {int: (int,), float: (float, int), str: (str,), bool: (bool,)}
 _LARGEST = 1e150  # squares, which reports compute, stay finite
+_LARGEST_INTEGER = 2**63  # tensors have 64 bits
 _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
@@ -27,7 +28,7 @@ def read(hint: Any, value: Any, where: str) -> Any:
         if type(value) not in _PLAIN[hint]:
             raise ValueError(f"`{where}` must be {_WORDS[hint]}, got {short(value)}")
         if hint in (int, float) and not _is_finite(value):
-            raise ValueError(f"`{where}` must be a finite number, got {short(value)}")
+            raise ValueError(f"`{where}` must be a finite number of at most 64 bits, got {short(value)}")
         return value
     if dataclasses.is_dataclass(hint) or (_is_named_tuple(hint) and isinstance(value, dict)):
         return _object(hint, value, where)
@@ -65,8 +66,10 @@ def _all_fit(hint: Any, values: list[Any]) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether the value is no number, or a number that is finite, as are sums and squares of such numbers."""
-    return not isinstance(value, int | float) or -_LARGEST <= value <= _LARGEST
+    """Whether the value is no number, or a finite one of which reports can compute."""
+    if isinstance(value, int):
+        return -_LARGEST_INTEGER <= value < _LARGEST_INTEGER
+    return not isinstance(value, float) or -_LARGEST <= value <= _LARGEST
 
 
 def _object(kind: Any, value: Any, where: str) -> Any:
