@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Waiting threads of torch leave the core to other processes.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: test lint unit integration deployment slow coverage flower bench guard reproduce docs clean
+.PHONY: test lint unit integration deployment slow fuzz coverage flower bench guard reproduce docs clean
 
 # All that is needed before a commit.
 test: lint unit integration
@@ -32,6 +32,10 @@ integration: .venv/.ready
 # Tests with real Flower processes: a SuperLink and SuperNodes on loopback.
 deployment: .venv/.ready
 	$(BIN)/pytest -m deployment
+
+# Damages inputs of every kind for SECONDS, from the seed SEED on: each must give one clear sentence.
+fuzz: .venv/.ready
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0) $(addprefix --target ,$(TARGET))
 
 # Tests that take minutes each.
 slow: .venv/.ready

@@ -4,10 +4,29 @@ import difflib
 from collections.abc import Iterable
 from typing import Self
 
-__all__ = ["ConfigError", "DivergedError", "RunError"]
+__all__ = ["ConfigError", "DivergedError", "RunError", "SentenceError"]
+
+_LONGEST = 1200  # characters of a message
+_END = 300  # of them after a gap, since a message ends with what to do
 
 
-class ConfigError(ValueError):
+class SentenceError(Exception):
+    r"""An error whose message can be printed anywhere: one line of bounded length.
+
+    Names and values of a user may be long, and may contain characters that a terminal obeys or hides.
+
+    >>> print(SentenceError("unknown column 'a\nb'."))
+    unknown column 'a\nb'.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) > _LONGEST:
+            text = f"{text[: _LONGEST - _END]} ... {text[-_END:]}"
+        return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+class ConfigError(SentenceError, ValueError):
     """An experiment that cannot be run as it is written."""
 
     @classmethod
@@ -19,7 +38,7 @@ class ConfigError(ValueError):
         return cls(f"unknown {what} {came!r}{hint} known: {', '.join(known)}.")
 
 
-class RunError(RuntimeError):
+class RunError(SentenceError, RuntimeError):
     """A run that cannot go on, for a reason outside its settings; its files are kept."""
 
 

@@ -2,7 +2,11 @@
 
 import math
 
-__all__ = ["rate_at"]
+__all__ = ["LARGEST", "rate_at"]
+
+
+LARGEST = 3.4028234663852886e38
+"""The largest number of single precision."""
 
 
 def rate_at(
@@ -22,7 +26,12 @@ def rate_at(
     >>> [round(rate_at(done, 1.0, 1.0, 1, warmup_rounds=2, cosine_rounds=4), 3) for done in range(8)]
     [0.5, 1.0, 1.0, 0.854, 0.5, 0.146, 0.146, 0.146]
     """
-    rate = lr * decay ** (round // decay_every)
+    try:
+        rate = lr * decay ** (round // decay_every)
+    except OverflowError:
+        rate = math.inf
+    if rate > LARGEST:  # torch refuses such a factor for single precision, but takes infinity, and the run diverges
+        return math.inf
     if round < warmup_rounds:
         return rate * (round + 1) / warmup_rounds
     if cosine_rounds is None:

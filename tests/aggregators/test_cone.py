@@ -212,3 +212,8 @@ def test_the_changed_updates_are_explained(rule: Any) -> None:
     else:
         products = changed @ changed.mT
         close(products, products[0, 0] * torch.eye(5, dtype=torch.double), updates)
+
+
+def test_the_only_point_of_a_ball_without_extent_is_its_centre() -> None:
+    centre = torch.tensor([0.9, 0.1], dtype=torch.double)
+    assert torch.equal(linalg.max_min_in_ball(torch.eye(2, dtype=torch.double), centre, 5e-324 * 0.1), centre)

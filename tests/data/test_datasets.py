@@ -1,6 +1,7 @@
 """Each dataset by name, and datasets of one's own."""
 
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,9 @@ def test_a_users_file_is_loaded_unchanged(tmp_path: Path) -> None:
         ),
         ({"inputs": [[1.0]], "targets": [-1]}, "{path} is not a dataset: `targets` must be from 0 to"),
         ({"inputs": [[1.0]], "targets": [0], "c": [1, 2]}, "{path} is not a dataset: column 'c' must have one value"),
+        ({"inputs": [[1e300]], "targets": [0]}, "'inputs' of {path} must be numbers that single precision can hold"),
+        ({"inputs": [[1.0]], "targets": [2**64 - 1]}, "'targets' of {path} must be classes counted from 0, got 18446"),
+        ({"inputs": [[1.0]], "targets": [0], "a\nb": [1, 2]}, r"{path} is not a dataset: column 'a\\nb' must have one"),
         (
             {"inputs": np.array([None]), "targets": [0]},
             "{path} must be a file of numpy.savez without Python objects, but",
@@ -208,6 +212,21 @@ def test_a_file_that_is_not_npz_is_refused(tmp_path: Path, content: bytes | None
         path.write_bytes(content)
     with pytest.raises(DataError, match=rf"^{path} must be a file of numpy.savez without Python objects, but reading "):
         npz(path)
+
+
+def test_members_that_are_no_arrays_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npz"
+    header = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (10000000000000,), }"
+    for content, message in [
+        (b"no array", "{path} must contain arrays only, but 'inputs' is none."),
+        (header.ljust(128), "{path} must be a file of numpy.savez without Python objects, but reading it failed: "),
+        (header[:60], "{path} must be a file of numpy.savez without Python objects, but reading it failed: "),
+    ]:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("inputs.npy", content)
+            file.writestr("targets.npy", b"")
+        with pytest.raises(DataError, match="^" + message.format(path=path)):
+            npz(path)
 
 
 def test_an_array_alone_is_refused(tmp_path: Path) -> None:

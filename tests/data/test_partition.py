@@ -369,6 +369,48 @@ def test_an_invalid_partition_file_is_refused(tmp_path: Path, content: bytes | N
         load_partition(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "sentence"),
+    [
+        ("names", lambda names: names.astype("S3"), "'names' of {path} must be a text for each client, or empty."),
+        ("names", lambda names: names[0], "'names' of {path} must be a text for each client, or empty."),
+        ("test_rows", lambda rows: rows / 2, "'test_rows' of {path} must be whole numbers, got float64."),
+        (
+            "test_rows",
+            lambda rows: rows[None],
+            "{path} is not a partition: `rows` must be a vector of int64, got torch.int64 of (1, 6).",
+        ),
+        (
+            "train_offsets",
+            lambda offsets: offsets[::-1],
+            "{path} is not a partition: `offsets` must ascend from 0 to the number of rows, 48.",
+        ),
+        (
+            "train_offsets",
+            lambda offsets: offsets + 10**6,
+            "{path} is not a partition: `offsets` must ascend from 0 to the number of rows, 48.",
+        ),
+    ],
+    ids=range(6),
+)
+def test_wrong_arrays_of_a_partition_file_are_refused(
+    tmp_path: Path, name: str, change: Callable[[NDArray[Any]], NDArray[Any]], sentence: str
+) -> None:
+    path = tmp_path / "partition.npz"
+    save_partition(path, federate(dataset_of(np.arange(60) % 3, class_names=("a", "b", "c")), OneClassEach()))
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **{**arrays, name: change(arrays[name])})
+    with pytest.raises(DataError, match=f"^{re.escape(sentence.format(path=path))}$"):
+        load_partition(path)
+
+
+@pytest.mark.parametrize("offsets", [[], [0], [0, 2], [1, 3], [0, 3, 2, 3]], ids=str)
+def test_an_index_whose_offsets_do_not_divide_its_rows_is_refused(offsets: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"^`offsets` must ascend from 0 to the number of rows, 3\.$"):
+        Index(torch.arange(3), torch.tensor(offsets, dtype=torch.int64))
+
+
 def test_an_index_has_no_client_beyond_its_last() -> None:
     index = Index.of([torch.arange(3), torch.arange(2)])
     assert [len(rows) for rows in index] == [3, 2]  # type: ignore[attr-defined]  # by `__getitem__` until it raises

@@ -565,6 +565,27 @@ def test_a_table_with_other_columns_or_classes_is_refused(write: Write, lines: l
     assert str(error.value) == sentence
 
 
+@pytest.mark.parametrize("age", [1e308, -1e308])
+def test_a_number_too_far_from_those_of_training_is_refused(write: Write, age: float) -> None:
+    _, encoder = fitted(write(*visits()))
+    with pytest.raises(DataError, match=rf"^column 'age' has the value {re.escape(f'{age:g}')}, which is too far from"):
+        encoder.dataset(write("age,ward,hospital,stay", f"{age},A,x,long", name="new.csv"))
+
+
+def test_a_target_of_empty_texts_has_no_values(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pa.table({"age": [1, 2], "stay": ["", ""]}), tmp_path / "visits.parquet")
+    with pytest.raises(DataError, match=r"^column 'stay' of visits\.parquet, the target, has no values\.$"):
+        table(tmp_path / "visits.parquet", target="stay", targets="numbers")
+
+
+def test_a_name_that_is_too_long_for_a_file_is_no_table() -> None:
+    with pytest.raises(ConfigError, match=r"^unknown dataset 'xxx.*package\.module:object\.$") as caught:
+        load("x" * 10_000)
+    assert len(str(caught.value)) < 1300
+    with pytest.raises(DataError, match=r"must be a file, but there is none\.$"):
+        load("x" * 10_000 + ".csv", target="stay")
+
+
 def test_whole_numbers_with_a_decimal_point_are_the_same_classes_again(write: Write) -> None:
     federation, encoder = fitted(path := write(*visits(stay=lambda row: f"{row % 2}.0")))
     assert torch.equal(encoder.dataset(path).targets, federation.targets)

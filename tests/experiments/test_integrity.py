@@ -1,5 +1,6 @@
 """A run can be trusted: one process writes to it, reading changes nothing, and what it depends on stays the same."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import torch
 
 from fedfv import core
 from fedfv.cli import main
-from fedfv.data import load_partition
+from fedfv.data import Federation, Index, load_partition
 from fedfv.experiments import (
     ConfigError,
     DivergedError,
@@ -181,6 +182,35 @@ def test_a_diverging_run_names_the_round_and_a_remedy_and_keeps_its_records(tmp_
     assert len(place.records()) == place.rounds_done() + 1
     with pytest.raises(DivergedError, match=sentence):  # at once, without a round
         run(diverging(data), tmp_path / "run", watch=lambda where: pytest.fail("it was run again"))
+
+
+@pytest.mark.parametrize("engine", ["loop", "batched"])
+@pytest.mark.parametrize("training", [{"lr": 1e308}, {"lr": 0.1, "lr_decay": 1e200}])
+def test_a_learning_rate_beyond_single_precision_is_a_divergence_too(
+    tmp_path: Path, data: Path, engine: str, training: dict[str, Any]
+) -> None:
+    with pytest.raises(DivergedError, match=r"diverged in round \d: .* A smaller `training.lr` than"):
+        run(small(data, engine=engine, training=training), tmp_path / "run")
+
+
+def test_an_initial_model_without_finite_losses_is_refused(tmp_path: Path) -> None:
+    with np.load(write_data(tmp_path / "data.npz")) as file:
+        arrays = dict(file)
+    arrays["inputs"][90:] = 3e38  # those of clients 3, 4 and 5; the model is tried on other examples
+    np.savez(tmp_path / "huge.npz", **arrays)
+    wide = {"name": "mlp", "options": {"hidden": [200, 200]}}
+    with pytest.raises(
+        ConfigError, match=r"^the test losses of the initial model are not finite for clients 3, 4, 5; .*\.$"
+    ):
+        run(small(tmp_path / "huge.npz", model=wide), tmp_path / "run")
+
+
+def test_data_without_a_row_for_training_are_refused(tmp_path: Path) -> None:
+    nothing, rows = Index.of([torch.arange(0)]), Index.of([torch.arange(4)])
+    federation = Federation(torch.zeros(4, 8), torch.arange(4), nothing, nothing, rows, num_classes=4)
+    experiment = dataclasses.replace(small(tmp_path / "no.npz"), partition=None)
+    with pytest.raises(ConfigError, match=r"^the data must have a row for training, but no client has one\.$"):
+        run(experiment, tmp_path / "run", data=federation)
 
 
 def test_infinite_parameters_after_the_last_round_are_a_divergence_too(tmp_path: Path, data: Path) -> None:

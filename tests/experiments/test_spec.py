@@ -11,6 +11,7 @@ import pytest
 
 from fedfv import FedAvg, FedFV, QFedAvg
 from fedfv.aggregators import AGGREGATORS
+from fedfv.cli import main
 from fedfv.experiments import (
     IID,
     Availability,
@@ -115,6 +116,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "`sampling` must be an object of Uniform, BySize, Everyone, Availability, or of a frozen dataclass whose "
         "`__call__` takes round, sizes and seed, got FedAvg(",
     ),
+    (
+        {"partition": {"kind": "by-column", "fractions": [0.8, 0.1, float("nan")]}},
+        "`partition.fractions` for training, validation and test must add up to 1, and only validation may be 0, got (",
+    ),
+    ({"model.options": {"seed": 3}}, "`model.options.seed` must be left out, since the experiment decides it."),
+    ({"training.weight_decay": 1e308}, "`training.weight_decay` must be at most 3.4e+38, got 1e+308."),
     ({"data.options": 3}, "`data.options` must be an object, got 3."),
     (
         {"task": {"name": "classification", "loss": "hinge"}},
@@ -148,9 +155,27 @@ def test_invalid_values_are_refused_in_one_sentence_that_names_the_key(changes: 
     assert "\n" not in str(caught.value)
 
 
-def test_invalid_toml_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^the text is not valid TOML: "):
-        Experiment.from_toml("rounds = = 3")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("rounds = = 3", "Invalid value"),
+        (f"rounds = {'9' * 5000}", "Exceeds the limit"),
+        (f"[training]\nepochs = {10**20}", "`training.epochs` must be an integer of at most 64 bits."),
+        (f"rounds = {'[' * 5000}{']' * 5000}", "it is nested too deeply."),
+    ],
+)
+def test_invalid_toml_is_refused(tmp_path: Path, text: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match=f"^the text is not valid TOML: {re.escape(why)}"):
+        Experiment.from_toml(text)
+    (tmp_path / "mine.toml").write_text(text)
+    assert main(["run", str(tmp_path / "mine.toml")]) == 2
+    assert f"mine.toml is not valid TOML: {why}" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_in_utf_8_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.toml").write_bytes(b"rounds = 5 # \xe9")
+    assert main(["run", str(tmp_path / "mine.toml")]) == 2
+    assert "mine.toml is not valid TOML: it must be text in UTF-8." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rule", [cls() for cls in AGGREGATORS.values()], ids=repr)

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,44 @@ def test_a_run_without_a_checkpoint_holds_no_model(tmp_path: Path) -> None:
     place = run(experiment(), tmp_path / "run", data=dataset())
     (place.path / "checkpoint.safetensors").unlink()
     with pytest.raises(RunError, match=r"has no checkpoint\.safetensors, so it holds no model\.$"):
+        place.model()
+
+
+def test_data_of_another_shape_are_refused(tmp_path: Path) -> None:
+    place = run(experiment(), tmp_path / "run", data=dataset())
+    other = Dataset(torch.zeros(120, 7), dataset().targets, num_classes=3, columns=dataset().columns)
+    with pytest.raises(ConfigError, match=r"cannot be evaluated on these data, whose inputs have shape \(7,\): .*\.$"):
+        evaluate_run(place, other)
+
+
+def test_a_run_without_records_cannot_be_scored_on_other_data(tmp_path: Path) -> None:
+    place = run(experiment(), tmp_path / "run", data=dataset())
+    (place.path / "records.jsonl").write_text("")
+    with pytest.raises(RunError, match=r"has no records, so it does not say with which clients it was trained\.$"):
+        evaluate_run(place, dataset())
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda file: file["model"].pop("seed"), "`model.seed` is missing."),
+        (lambda file: file["model"].update(name=[]), "`model.name` must be text, got []."),
+        (lambda file: file["model"].update(options=[]), "`model.options` must be a table, got []."),
+        (lambda file: file["model"].update(options={"a": 1}), "model 'mlp' must be built for inputs of shape"),
+        (lambda file: file["arrays"][0].pop("shape"), "`arrays[0].shape` is missing."),
+        (lambda file: file["arrays"][0].update(kind="odd"), "`arrays[0].kind` must be one of 'parameter', 'value', "),
+        (lambda file: file.update(output="best"), "`output` must be one of 'last', 'mean', got 'best'."),
+        (lambda file: file.update(encoder=[]), "`encoder` must be a table, got []."),
+    ],
+)
+def test_a_wrong_description_of_the_model_is_named(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], sentence: str
+) -> None:
+    place = run(experiment(), tmp_path / "run", data=dataset())
+    described = json.loads((place.path / "model.json").read_text())
+    change(described)
+    (place.path / "model.json").write_text(json.dumps(described))
+    with pytest.raises(RunError, match=rf"^model\.json in .* cannot be read: {re.escape(sentence)}"):
         place.model()
 
 

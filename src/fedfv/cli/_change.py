@@ -2,10 +2,10 @@
 
 import dataclasses
 import inspect
-import tomllib
 from collections.abc import Sequence
 from typing import Any
 
+from fedfv._toml import parse_toml
 from fedfv.aggregators import AGGREGATORS
 from fedfv.data import PARTITIONS
 from fedfv.errors import ConfigError
@@ -80,8 +80,8 @@ def _set_key(tables: dict[str, Any], change: str) -> str:
         if not isinstance(tables, dict):
             raise ConfigError(f"--set {change}: `{parent}` is not a table.")
     try:
-        tables[last] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        tables[last] = parse_toml(f"value = {value}")["value"]
+    except ValueError:
         tables[last] = value.strip()  # a string without quotes, since the shell removes them
     return key.strip()
 

@@ -1,10 +1,10 @@
 """Reads the experiment that the command line names."""
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from fedfv._toml import parse_toml
 from fedfv.cli._app import err
 from fedfv.cli._beside import located
 from fedfv.cli._change import deciding, drop_keys, set_keys
@@ -38,14 +38,14 @@ def read_tables(
 
 def _parse(path: Path, experiment: str, kind: Literal["experiments", "sweeps"]) -> tuple[str, dict[str, Any]]:
     if path.is_file():
-        name, text = path.stem, path.read_text()
+        name, text = path.stem, path.read_bytes()
     elif experiment in bundled(kind):
-        name, text = experiment, bundled(kind)[experiment]
+        name, text = experiment, bundled(kind)[experiment].encode()
     elif experiment.endswith(".toml"):
         raise ConfigError(f"there is no file {experiment}.")
     else:
         raise ConfigError.unknown(kind.removesuffix("s"), experiment, bundled(kind))
     try:
-        return name, tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return name, parse_toml(text)
+    except ValueError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None

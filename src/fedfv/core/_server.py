@@ -138,6 +138,9 @@ def to_tensors(server: ServerState[Any]) -> dict[str, Tensor]:
 
 def from_tensors(aggregator: Aggregator[State], named: dict[str, Tensor]) -> ServerState[State]:
     """The inverse of `to_tensors`, for a server that ran the same rule."""
+    for name in ("round", "num_clients"):
+        if named[name].shape != () or named[name].dtype != torch.int64 or named[name] < 0:
+            raise ValueError(f"`{name}` must be a whole number from 0")
     num_clients = int(named["num_clients"])
     memory: State = _filled("memory", begin(aggregator, num_clients, len(named["params"])), named)
     buffers = Buffers(named["buffers.values"], named["buffers.counts"])

@@ -1,5 +1,6 @@
 """The door to pyarrow: reads tables, and turns their columns into arrays."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,7 +133,7 @@ def read_file(path: Path, as_text: Sequence[str] = ()) -> Sheet:
         path: the file; a CSV file may be compressed.
         as_text: columns of a CSV file that are text, even if all values look like numbers.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):  # unlike `path.is_file()`, it takes a name of any length
         raise DataError(f"{path} must be a file, but there is none.")
     try:
         if path.suffix == ".parquet":

@@ -112,6 +112,8 @@ class Assembly:
             coded = sheet.coded(name)
             if kind == "text" and name not in self.options.categories and name not in sheet.labels:
                 self._refuse_mixed(name, coded)
+            if not np.isfinite(coded.codes).any():
+                raise DataError(f"column {name!r} of {sheet.name}, the target, has no values.")
             if wanted == "numbers":
                 first = int(np.isfinite(coded.codes).argmax())
                 raise DataError(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedfv.errors import SentenceError
+
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 """The exceptions from reading a compressed file that is incomplete or has another format."""
 
@@ -16,7 +18,7 @@ OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzm
 """The functions that open a file, by the suffix of its name."""
 
 
-class DataError(ValueError):
+class DataError(SentenceError, ValueError):
     """A file of a dataset is missing, incomplete or wrong."""
 
 

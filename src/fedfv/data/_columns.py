@@ -131,7 +131,11 @@ class Columns:
         for start in range(0, len(values), _ROWS_AT_ONCE):
             block = slice(start, start + _ROWS_AT_ONCE)
             for column, write in writers:
-                write(inputs.numpy()[block], values[block, column])
+                try:
+                    with np.errstate(over="raise"):
+                        write(inputs.numpy()[block], values[block, column])
+                except FloatingPointError:
+                    raise DataError(self._too_large(column, values[block, column])) from None
         return inputs
 
     def dataset(self, path: Path | str) -> "Dataset":
@@ -175,6 +179,14 @@ class Columns:
                 f"{_counted(count, 'row')} for validation or test: remove the class or merge it with another one, or "
                 f"choose another `seed` or other `fractions`."
             )
+
+    def _too_large(self, column: int, values: Values) -> str:
+        feature = self.features[column]
+        farthest = values[np.nanargmax(np.abs(values / 2 - feature.mean / 2))]  # halves do not overflow
+        return (
+            f"column {feature.name!r} has the value {farthest:g}, which is too far from the mean of the training rows, "
+            f"{feature.mean:g}, with the standard deviation {feature.std:g}."
+        )
 
     def _writers(self, raw: "Columns") -> Iterator[tuple[int, "_Number | _Category"]]:
         start = 0

@@ -102,7 +102,7 @@ class Dataset:
             )
         for name, column in self.columns.items():
             if column.shape != (n,):
-                raise ValueError(f"column '{name}' must have one value for each of the {n} rows, got {column.shape}.")
+                raise ValueError(f"column {name!r} must have one value for each of the {n} rows, got {column.shape}.")
         if self.num_train is not None and not 1 <= self.num_train <= n:
             raise ValueError(f"`num_train` must be from 1 to the {n} rows, got {self.num_train}.")
 

@@ -32,6 +32,14 @@ class Index:
     offsets: Int[Tensor, " N+1"]  # the rows of client k are rows[offsets[k] : offsets[k + 1]]
     names: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name, values in (("rows", self.rows), ("offsets", self.offsets)):
+            if values.ndim != 1 or values.dtype != torch.int64:
+                raise ValueError(f"`{name}` must be a vector of int64, got {values.dtype} of {tuple(values.shape)}.")
+        ends = self.offsets[:1].tolist(), self.offsets[-1:].tolist()
+        if ends != ([0], [len(self.rows)]) or bool((self.offsets.diff() < 0).any()):
+            raise ValueError(f"`offsets` must ascend from 0 to the number of rows, {len(self.rows)}.")
+
     @classmethod
     def of(cls, rows_of_clients: list[Int[Tensor, " _"]]) -> Self:
         """The index of these rows, which are one tensor for each client."""

@@ -54,7 +54,7 @@ def check_fractions(fractions: Any) -> None:
     """Refuses shares that do not add up to 1, or leave nothing for training or for test."""
     three = isinstance(fractions, tuple | list) and len(fractions) == 3
     numbers = three and all(isinstance(share, int | float) for share in fractions)
-    if not numbers or min(fractions[0], fractions[2]) <= 0 or fractions[1] < 0 or abs(sum(fractions) - 1) > 1e-9:
+    if not numbers or min(fractions[0], fractions[2]) <= 0 or fractions[1] < 0 or not abs(sum(fractions) - 1) < 1e-9:
         raise ValueError(
             f"`fractions` for training, validation and test must add up to 1, and only validation may be 0, "
             f"got {fractions}."

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from fedfv.data._checked import DataError
 from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Federation, Index
 from fedfv.data._npz import read_arrays
@@ -116,11 +117,21 @@ def load_partition(path: Path | str) -> Parts:
     (('ann',), True)
     """
     arrays = read_arrays(path, ("names", *(f"{part}_{what}" for part in PARTS for what in ("rows", "offsets"))))
+    if arrays["names"].dtype.kind != "U" or arrays["names"].ndim != 1:
+        raise DataError(f"'names' of {path} must be a text for each client, or empty.")
     names = tuple(map(str, arrays["names"]))
-    train, validation, test = (
-        Index(torch.from_numpy(arrays[f"{part}_rows"]), torch.from_numpy(arrays[f"{part}_offsets"]), names)
-        for part in PARTS
-    )
+
+    def whole(name: str) -> Int[Tensor, " n"]:
+        if arrays[name].dtype.kind not in "iu":
+            raise DataError(f"{name!r} of {path} must be whole numbers, got {arrays[name].dtype}.")
+        return torch.from_numpy(arrays[name].astype(np.int64))
+
+    try:
+        train, validation, test = (Index(whole(f"{part}_rows"), whole(f"{part}_offsets"), names) for part in PARTS)
+    except DataError:
+        raise
+    except ValueError as error:
+        raise DataError(f"{path} is not a partition: {error}") from error
     return train, validation, test
 
 

@@ -1,5 +1,6 @@
 """Tables of users: a CSV or parquet file, or a folder of Hugging Face datasets, with a column for the client."""
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,7 +73,7 @@ def is_table(name: str) -> bool:
     >>> is_table("visits.csv.gz"), is_table("visits.npz")
     (True, False)
     """
-    return name.endswith(TABLES) or any((Path(name) / mark).is_file() for mark in _MARKS)
+    return name.endswith(TABLES) or any(os.path.isfile(os.path.join(name, mark)) for mark in _MARKS)
 
 
 def table_like(path: Path | str, columns: Columns) -> Dataset:
@@ -97,7 +98,7 @@ def _are_texts(names: Sequence[str]) -> bool:
 
 
 def _dataset(path: Path, options: TableOptions, like: Columns | None = None) -> Dataset:
-    if path.is_dir():
+    if os.path.isdir(path):
         from fedfv.data._folder import read_folder
 
         sheet, arrays, num_train = read_folder(path, options)

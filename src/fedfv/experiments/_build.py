@@ -27,6 +27,13 @@ from fedfv.training import BatchedClients, LoopClients
 
 def build_federation(experiment: Experiment, source: str | Path | Dataset | Federation | None = None) -> Federation:
     """The examples of all clients; `source` is a folder with data files, or data that are already loaded."""
+    federation = _federation(experiment, source)
+    if not federation.train.sizes.any():
+        raise ConfigError("the data must have a row for training, but no client has one.")
+    return federation
+
+
+def _federation(experiment: Experiment, source: str | Path | Dataset | Federation | None) -> Federation:
     loaded = source if isinstance(source, Dataset | Federation) else load_data(data_of(experiment), source)
     if isinstance(loaded, Federation):
         _refuse_keys_of_a_dataset(experiment)

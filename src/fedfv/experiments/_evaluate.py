@@ -9,8 +9,10 @@ from torch import nn
 
 from fedfv import data
 from fedfv.data import Dataset, Federation, Index
-from fedfv.errors import ConfigError
+from fedfv.errors import ConfigError, RunError
+from fedfv.experiments._errors import build
 from fedfv.experiments._kinds import build_kind
+from fedfv.importing import told
 from fedfv.models import flatten, flatten_buffers
 from fedfv.runs import RunDirectory
 from fedfv.tasks import TASKS, Classification, Task
@@ -53,11 +55,20 @@ def evaluate_run(
         task = Classification() if file.task is None else build_kind(TASKS, dict(file.task), "task", "name")
     loaded = source if isinstance(source, Dataset | Federation) else _load(place, str(source), options)
     federation = loaded if isinstance(loaded, Federation) else _by_client(loaded)
-    known = next(record.opening.names for record in place.records() if record.opening is not None)
-    if known and not new_clients:
+    records = place.records()
+    if not records or records[0].opening is None:
+        raise RunError(f"{place.path} has no records, so it does not say with which clients it was trained.")
+    if (known := records[0].opening.names) and not new_clients:
         _refuse_unknown(place, known, federation.names)
     model = place.model(module)
-    found = evaluate(federation, model, flatten(model), flatten_buffers(model), task)
+    try:
+        found = evaluate(federation, model, flatten(model), flatten_buffers(model), task)
+    except Exception as error:
+        shape = tuple(federation.inputs.shape[1:])
+        raise ConfigError(
+            f"the model of {place.path} cannot be evaluated on these data, whose inputs have shape {shape}: "
+            f"{told(error)}."
+        ) from error
     names = list(federation.names) or [f"client {client}" for client in range(federation.num_clients)]
     return Scored(names, found, task)
 
@@ -65,7 +76,11 @@ def evaluate_run(
 def _load(place: RunDirectory, source: str, options: dict[str, Any]) -> Dataset | Federation:
     encoder = place.model_file().encoder
     if encoder is not None and data.is_table(source):
-        return data.Columns.from_dict(dict(encoder)).dataset(source)
+        try:
+            columns = build(data.Columns, dict(encoder), "encoder")
+        except ConfigError as error:
+            raise RunError(f"model.json in {place.path} cannot be read: {error}") from None
+        return columns.dataset(source)
     return data.load(source, None, **options)
 
 

@@ -156,13 +156,7 @@ def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) 
         raise DivergedError(f"{place.path} {sentence}")
     experiment, federation, model, clients, sample = parts
     recorder = Recorder(place, experiment.aggregator, fingerprint := _fingerprint(federation, model))
-    server = recorder.resume()
-    place.describe(_model_file(experiment, federation, model), frozen_of(model))
-    if server is None:
-        server = start(
-            experiment.aggregator, federation.num_clients, flatten(model), flatten_buffers(model), layers_of(model)
-        )
-        recorder.open(server, _opening(parts, fingerprint), **parts.scores(server))
+    server = _begun(parts, place, recorder, fingerprint)
     scores = next(record.test.scores for record in reversed(place.records()) if record.test is not None)
     scored_by = experiment.task.scored_by
     watch(Progress(server.round, experiment.rounds, scores, None, scored_by=scored_by))
@@ -182,12 +176,38 @@ def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) 
         raise DivergedError(f"{place.path} {sentence}") from None
 
 
+def _begun(parts: _Parts, place: RunDirectory, recorder: Recorder, fingerprint: Fingerprint) -> ServerState[Any]:
+    """The server at the last checkpoint, or that of a run that begins, whose first record is written."""
+    experiment, federation, model, _, _ = parts
+    fresh = start(
+        experiment.aggregator, federation.num_clients, flatten(model), flatten_buffers(model), layers_of(model)
+    )
+    server = recorder.resume(fresh)
+    place.describe(_model_file(experiment, federation, model), frozen_of(model))
+    if server is None:
+        recorder.open(fresh, _opening(parts, fingerprint), **_first_scores(parts, fresh))
+    return fresh if server is None else server
+
+
+def _first_scores(parts: _Parts, server: ServerState[Any]) -> dict[str, Scores]:
+    try:
+        return parts.scores(server)
+    except NotFiniteError as error:
+        raise ConfigError(
+            f"the {error.name} of the initial model are not finite for clients {_some(error.clients)}; inputs of a "
+            f"moderate size usually help."
+        ) from None
+
+
+def _some(clients: list[int]) -> str:
+    return ", ".join(map(str, clients[:_FEW])) + (" and others" if len(clients) > _FEW else "")
+
+
 def _diverged(round: int, error: NotFiniteError, lr: float) -> str:
     """The message about a run that diverged, without its subject, the run directory."""
-    clients = ", ".join(map(str, error.clients[:_FEW])) + (" and others" if len(error.clients) > _FEW else "")
     return (
-        f"diverged in round {round}: the {error.name.replace('_', ' ')} of clients {clients} are not finite. "
-        f"A smaller `training.lr` than {lr:g} usually helps. The records of earlier rounds are kept."
+        f"diverged in round {round}: the {error.name.replace('_', ' ')} of clients {_some(error.clients)} are not "
+        f"finite. A smaller `training.lr` than {lr:g} usually helps. The records of earlier rounds are kept."
     )
 
 

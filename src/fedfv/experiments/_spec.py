@@ -1,7 +1,6 @@
 """The settings of an experiment: frozen, checked, and the same in Python and in TOML."""
 
 import dataclasses
-import tomllib
 from collections.abc import Callable
 from dataclasses import field
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
@@ -11,6 +10,7 @@ from pydantic import ConfigDict, Field, GetPydanticSchema
 from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
+from fedfv._toml import parse_toml
 from fedfv.aggregators import AGGREGATORS
 from fedfv.attacks import ATTACKS, Attack
 from fedfv.core import with_learning_rate
@@ -115,6 +115,9 @@ class Experiment:
             raise ConfigError(
                 f"`aggregator` must be a rule, an object of a dataclass with `init` and `__call__`, got {rule!r}."
             )
+        for key in ("name", "input_shape", "num_classes", "seed"):
+            if key in self.model.options:
+                raise ConfigError(f"`model.options.{key}` must be left out, since the experiment decides it.")
         check_training(self.training)
         object.__setattr__(self, "aggregator", with_learning_rate(rule, self.training.lr))
         object.__setattr__(self, "seeding", known_name(self.seeding))
@@ -152,9 +155,10 @@ class Experiment:
     def from_toml(cls, text: str) -> "Experiment":
         """An experiment from the text of a TOML file."""
         try:
-            return cls.from_dict(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+            tables = parse_toml(text)
+        except ValueError as error:
             raise ConfigError(f"the text is not valid TOML: {error}.") from None
+        return cls.from_dict(tables)
 
     def to_dict(self) -> dict[str, Any]:
         """The experiment as TOML tables, with every default filled in; keys whose value is None are left out."""

@@ -63,6 +63,8 @@ def settings_of(tables: dict[str, Any]) -> list[Setting]:
         if not isinstance(values, list) or not values:
             raise ConfigError(f"`grid.{key}` must be a list of values, got {values!r}.")
     seeds = grid.get("seed", [base.get("seed", 0)])
+    if twice := [seed for place, seed in enumerate(seeds) if seed in seeds[:place]]:
+        raise ConfigError(f"`grid.seed` must name each seed once, got {twice[0]!r} more than once.")
     varied = {key: values for key, values in grid.items() if key != "seed"}
     settings = []
     for values, label in _labelled(varied):
@@ -106,4 +108,4 @@ def _label(key: str, value: Any, folders: bool) -> str:
         return f"{key}={short(value)}"
     kind = short(value.get("name", value.get("kind")))
     others = [f"{name}={short(option)}" for name, option in value.items() if name not in ("name", "kind")]
-    return " ".join([kind, *others] if kind else others or [f"{key} as it is"])
+    return " ".join([str(kind), *others] if kind else others or [f"{key} as it is"])

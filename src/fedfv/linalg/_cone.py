@@ -56,6 +56,8 @@ def max_min_in_ball(gramian: Float[Tensor, "m m"], centre: Float[Tensor, " m"], 
     """
     lengths, cosines = _cosines(gramian)
     centre, m = centre.double(), len(gramian)
+    if radius == 0:  # also a product that has underflowed
+        return centre
 
     def excess(least: float) -> float:
         step = dual_cone_weights(gramian, centre[None], least)[0] - centre

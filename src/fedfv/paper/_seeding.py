@@ -28,6 +28,8 @@ class PaperSeeding:
         >>> train[0], test[0]
         (tensor([1, 2, 7, 3, 5, 6, 0, 4]), tensor([8]))
         """
+        if seed + _SPLIT >= 2**32:
+            raise ValueError(f"`seed` must be below {2**32 - _SPLIT} with the seeding of the paper, got {seed}.")
         random, rows = np.random.RandomState(seed + _SPLIT), partition.rows.numpy().copy()
         for start, end in pairwise(partition.offsets.tolist()):
             random.shuffle(rows[start:end])

@@ -119,6 +119,11 @@ def _read(directory: RunDirectory) -> Run:
         environment = directory.environment()
     except (OSError, ValueError):
         environment = {}
+    for key in ("seed", "rounds"):
+        if not isinstance(settings.get(key, 0), int):
+            raise RunError(
+                f"`{key}` in {EXPERIMENT} of {directory.path} must be a whole number, got {settings[key]!r}."
+            )
     int(settings["seed"])
     str(settings["aggregator"]["name"])
     return Run(directory.path, settings, environment, records, opening, directory.diverged())

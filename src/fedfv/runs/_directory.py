@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
+from fedfv._toml import parse_toml
 from fedfv.errors import ConfigError, RunError
 from fedfv.importing import told
 from fedfv.models import build_model
@@ -124,7 +124,7 @@ class RunDirectory:
         if not self.has(EXPERIMENT):
             raise ConfigError(f"{self.path} holds no run: there is no {EXPERIMENT} in it.")
         with self._readable(EXPERIMENT):
-            return tomllib.loads((self.path / EXPERIMENT).read_text())
+            return parse_toml((self.path / EXPERIMENT).read_bytes())
 
     def environment(self) -> dict[str, Any]:
         """The software and the platform of the run."""
@@ -207,8 +207,8 @@ class RunDirectory:
             return None
         try:
             tensors = unpack(self.path / name)
-            if "round" not in tensors or tensors["round"].ndim:
-                raise ValueError("`round` is missing, or no number")
+            if "round" not in tensors or tensors["round"].ndim or tensors["round"].dtype != torch.int64:
+                raise ValueError("`round` is missing, or no whole number")
         except ValueError as error:
             raise RunError(
                 f"{self.path / name} cannot be read ({error}); delete it to {without_it}. The records are kept."
@@ -264,11 +264,9 @@ class RunDirectory:
         if module is None and arguments is None:
             raise ConfigError(f"{self.path} is a run of Flower, which does not know the module; pass it: model(Net()).")
         if module is None and arguments is not None:
-            missing = sorted({"name", "input_shape", "num_classes", "seed", "options"} - arguments.keys())
-            if missing:
-                raise RunError(f"{MODEL} in {self.path} cannot be read: `{missing[0]}` of the model is missing.")
             options = {key: value for key, value in arguments.items() if key != "options"}
-            module = build_model(**options, **arguments["options"])
+            with self._readable(MODEL):
+                module = build_model(**options, **arguments["options"])
         assert module is not None
         state = self.state_dict()
         try:
@@ -374,8 +372,16 @@ def _check_order(record: Record, before: list[Record]) -> None:
     if strangers := {*opening.liars} - {*range(clients)}:
         raise ValueError(f"`liars` must be from 0 to {clients - 1}, got {min(strangers)}")
     for part, scores in (("test", record.test), ("validation", record.validation)):
-        if scores is not None and len(scores.scores) != clients:
+        if scores is None:
+            continue
+        if len(scores.scores) != clients:
             raise ValueError(f"`{part}.scores` must have {clients} entries, got {len(scores.scores)}")
+        for client, size in enumerate(opening.sizes.get(part, [])):
+            if size is not None and size < 1 and scores.scores[client] is not None:
+                raise ValueError(f"`{part}.scores[{client}]` must be null for a client of size {size}")
+        for client, score in enumerate(scores.scores if opening.scored_by.is_share else []):
+            if score is not None and not 0 <= score <= 1:
+                raise ValueError(f"`{part}.scores[{client}]` must be a share from 0 to 1, got {score}")
 
 
 def _environment() -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fedfv.runs._reading import read
+
 Kind = Literal["parameter", "value", "count", "frozen"]
 
 
@@ -21,6 +23,17 @@ class StoredArray(NamedTuple):
     kind: Kind  # a trained parameter, a floating-point buffer, an integer buffer, or a parameter that is not trained
     same_as: str | None = None  # the name of an earlier array that is the same tensor
     exported: bool = True  # False for a buffer that is not in the state dict
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Arguments:
+    """The arguments of `fedfv.models.build_model`."""
+
+    name: str
+    input_shape: list[int]
+    num_classes: int
+    seed: int
+    options: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +62,10 @@ class ModelFile:
     @classmethod
     def from_json(cls, text: str) -> "ModelFile":
         """The inverse of `to_json`."""
-        fields = json.loads(text)
-        return cls(**{**fields, "arrays": [StoredArray(**array) for array in fields["arrays"]]})
+        file: ModelFile = read(cls, json.loads(text), "")
+        if file.model is not None:
+            read(_Arguments, dict(file.model), "model")
+        return file
 
     def state_dict(self, checkpoint: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of the model by name, as `load_state_dict` takes them; none share memory.

@@ -29,11 +29,17 @@ class Recorder:
         self._saved = time.monotonic()
         self._server: ServerState[Any] | None = None  # after the last recorded round
 
-    def resume(self) -> ServerState[Any] | None:
-        """The server at the last checkpoint, None for a run that has not begun; refuses other data or models."""
+    def resume(self, fresh: ServerState[Any] | None = None) -> ServerState[Any] | None:
+        """The server at the last checkpoint, None for a run that has not begun; refuses other data or models.
+
+        Args:
+            fresh: the server of a run that begins; a checkpoint with vectors of another form is refused.
+        """
         tensors = self.place.resume(self._fingerprint)
         try:
             self._server = None if tensors is None else from_tensors(self._rule, tensors)
+            if self._server is not None and fresh is not None:
+                _check_form(self._server, fresh)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             name = type(self._rule).__name__
             raise RunError(
@@ -64,3 +70,19 @@ class Recorder:
         if self._server is not None:
             self.place.save(to_tensors(self._server))
         self._saved = time.monotonic()
+
+
+def _check_form(server: ServerState[Any], fresh: ServerState[Any]) -> None:
+    """Refuses a server whose number of clients, parameters or buffers are not those of this model."""
+    if server.num_clients != fresh.num_clients:
+        raise ValueError(f"`num_clients` must be {fresh.num_clients}, got {server.num_clients}")
+    came, expected = (
+        {"params": each.params, "mean": each.mean, "values": each.buffers.values, "counts": each.buffers.counts}
+        for each in (server, fresh)
+    )
+    for name, vector in expected.items():
+        if came[name].shape != vector.shape or came[name].dtype != vector.dtype:
+            raise ValueError(
+                f"`{name}` must be {vector.dtype} of shape {tuple(vector.shape)}, "
+                f"got {came[name].dtype} of shape {tuple(came[name].shape)}"
+            )

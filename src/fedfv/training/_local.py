@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from fedfv.schedule import rate_at
+from fedfv.schedule import LARGEST, rate_at
 from fedfv.seeding import rng
 
 Named = dict[str, Tensor]
@@ -62,6 +62,7 @@ class LocalTraining:
         for name in ("weight_decay", "proximal"):
             value = getattr(self, name)
             check(self, name, value == 0 or positive(value), "a number from 0")
+        check(self, "weight_decay", self.weight_decay <= LARGEST, f"at most {LARGEST:.2g}")
         for name, low in (
             *(("epochs", 1), ("batch_size", 1), ("lr_decay_every", 1)),
             *(("warmup_rounds", 0), ("cosine_rounds", 1)),
