@@ -118,7 +118,12 @@ def test_list_prints_each_name_with_a_description(what: str, name: str, capsys: 
 @pytest.mark.parametrize(
     ("what", "name", "keys"),
     [
-        ("aggregators", "fedfv", 'alpha = 0.1, tau = 1, order = "loss", seed = 0'),
+        (
+            "aggregators",
+            "fedfv",
+            'alpha = 0.1, tau = 1, order = "loss", seed = 0, band = 0.0, max_projection (optional), '
+            "max_stretch (optional)",
+        ),
         ("aggregators", "fedavg", 'weighting = "size"'),
         (
             "partitions",
@@ -133,6 +138,12 @@ def test_list_prints_each_name_with_a_description(what: str, name: str, capsys: 
             "lr = 0.1, epochs = 1, batch_size (optional), weight_decay = 0.0, lr_decay = 1.0, "
             "lr_decay_every = 1, drop_last = false, clip_norm (optional), proximal = 0.0, warmup_rounds = 0, "
             "cosine_rounds (optional), momentum = 0.0",
+        ),
+        (
+            "attacks",
+            "lies",
+            'share = 0.1, clients = [], first = 0, last (optional), labels = "own", loss = "own", update = "own", '
+            "scale = 1.0, size (optional), together = false",
         ),
         ("models", "mlp", "options.hidden = [200, 200]"),
     ],

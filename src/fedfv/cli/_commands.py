@@ -113,6 +113,7 @@ def list_command(
             "models",
             "partitions",
             "samplings",
+            "attacks",
             "sweeps",
             "tasks",
             "trainings",

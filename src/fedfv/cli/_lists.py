@@ -11,6 +11,7 @@ from rich.table import Table
 
 from fedfv import data
 from fedfv.aggregators import AGGREGATORS
+from fedfv.attacks import ATTACKS
 from fedfv.core import learning_rate_field, title
 from fedfv.data import Federation
 from fedfv.experiments import PARTITIONS, SAMPLINGS, bundled
@@ -23,6 +24,7 @@ from fedfv.training import TRAININGS
 _KINDS: dict[str, dict[str, Any]] = {
     "partitions": PARTITIONS,
     "samplings": SAMPLINGS,
+    "attacks": ATTACKS,
     "tasks": TASKS,
     "trainings": TRAININGS,
 }
@@ -35,7 +37,7 @@ def listed(what: str) -> dict[str, str]:
     match what:
         case "aggregators":
             return {name: _with_keys(cls, learning_rate_field(cls)) for name, cls in AGGREGATORS.items()}
-        case "partitions" | "samplings" | "tasks" | "trainings":
+        case "partitions" | "samplings" | "attacks" | "tasks" | "trainings":
             return {name: _with_keys(cls) for name, cls in _KINDS[what].items()}
         case "models":
             return {name: _with_keys(make) for name, make in MODELS.items()}
