@@ -114,6 +114,20 @@ def test_a_client_whose_cosines_are_weak_keeps_its_standing() -> None:
     assert not found.explanation.demoted.any()
 
 
+def test_a_client_that_wants_back_what_was_learned_loses_standing() -> None:
+    along, aside = torch.tensor([[1.0, 0.0]] * 4, dtype=DOUBLE), torch.tensor([[0.0, 1.0]] * 4, dtype=DOUBLE)
+    aside[3] = torch.tensor([-0.5, math.sqrt(0.75)])
+    rule = Judge(FedAvg(), memory=1.0, credit=9.0)
+    # In ten rounds each client gains 0.8^3. Then the cosine of the last one with the path, (10, 0), is -0.5.
+    *_, last = judged(rule, *[along] * 10, aside)
+    assert last.explanation.standing.tolist() == pytest.approx([11 * 0.512] * 3 + [11 * 0.512 - 0.125])
+    *_, last = judged(rule, *[along] * 9, aside)
+    assert last.explanation.standing.tolist() == pytest.approx([10 * 0.512] * 4)  # nine directions are too few
+    # Where most clients turn back, that says nothing about one of them.
+    *_, last = judged(rule, *[along] * 10, -along)
+    assert last.explanation.standing.tolist() == pytest.approx([11 * 0.512] * 4)
+
+
 def test_if_all_clients_are_dropped_the_round_is_skipped() -> None:
     rule = Judge(FedFV(alpha=0.1, tau=1))
     server = start(rule, 4, torch.ones(2, dtype=DOUBLE))

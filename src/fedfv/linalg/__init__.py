@@ -22,6 +22,7 @@ from fedfv.linalg._passes import (
     length_of_combination,
     products,
     rescale,
+    sampled,
     squared_lengths,
     trimmed_mean,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "quadratic_weights",
     "rescale",
     "ridge_solve",
+    "sampled",
     "squared_lengths",
     "thin_combinations",
     "thin_product",

@@ -14,6 +14,11 @@ from fedfv.mapped import MappedMatrix
 from fedfv.matrix import Matrix, factors_of, positions, rows_of, seen, stored, weights_of_rows
 
 _SORTED = 1 << 14  # columns that are sorted at a time
+_LINE, _BLOCKS, _FEW = (
+    16,
+    1 << 14,
+    1 << 15,
+)  # a block of a sample, the largest number of blocks, columns without a sample
 
 
 def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
@@ -131,6 +136,20 @@ def trimmed_mean(matrix: Matrix, trim: int) -> Float[Tensor, " d"]:
                 values *= factors.to(values)[:, None]
             vector[part] = values.sort(dim=0).values[trim : len(index) - trim].mean(dim=0).to(rows.dtype)
     return vector
+
+
+def sampled(matrix: Matrix) -> Float[Tensor, "m s"]:
+    """A copy of some columns, evenly spread in blocks that are one line of a cache; of few columns, all of them.
+
+    >>> sampled(torch.ones(2, 10)).shape, sampled(torch.ones(1, 128_000)).shape
+    (torch.Size([2, 10]), torch.Size([1, 16000]))
+    """
+    rows, factors, dim = rows_of(matrix), factors_of(matrix), matrix.shape[1]
+    if dim > _FEW:
+        every = max(8 * _LINE, dim // _BLOCKS)
+        rows = rows[:, : dim - dim % every].unflatten(1, (-1, every))[:, :, :_LINE]
+    chosen = rows.index_select(0, positions(matrix, None).to(rows.device)).flatten(1)
+    return chosen if factors is None else chosen * factors.to(chosen)[:, None]
 
 
 def length(vector: Float[Tensor, " d"]) -> float:

@@ -1,0 +1,227 @@
+"""Makes the runs behind docs/robustness.md, and fills that page from their results.
+
+    python scripts/robustness.py run FOLDER [--track TRACK] [--jobs N]
+    python scripts/robustness.py fill
+
+`run` makes the runs in FOLDER that scripts/robustness.toml asks for and results/robustness.json lacks, and adds each to
+that file when it ends; it can be stopped and started again at any time. `fill` needs no runs.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+
+from fedfv.experiments import Experiment, folder_name, run_many
+from fedfv.metrics import METRICS
+from fedfv.reports import environments_of, markdown_table
+from fedfv.runs import Record, RunDirectory
+
+ROOT = Path(__file__).parents[1]
+RESULTS, PAGE = ROOT / "results" / "robustness.json", ROOT / "docs" / "robustness.md"
+PLAN = tomllib.loads((ROOT / "scripts" / "robustness.toml").read_text())
+NO_ATTACK = "no attack"
+_AT_ONCE = 8  # runs between two times at which results are written
+_METRICS = ("mean", "std", "worst")
+
+Result = dict[str, Any]
+
+
+class Cell(NamedTuple):
+    """One run."""
+
+    track: str
+    rule: str
+    attack: str
+    share: float
+    seed: int
+
+    @property
+    def key(self) -> str:
+        return " | ".join(map(str, self))
+
+    def experiment(self) -> Experiment:
+        """The experiment; the seed also draws the partition."""
+        tables = {key: value for key, value in PLAN["tracks"][self.track].items() if key != "title"}
+        rounds, rule = tables["rounds"], PLAN["rules"][self.rule]
+        if self.track == "tops":
+            rule = _without_absent(rule)
+        attacks = {**PLAN["attacks"], **PLAN["more_attacks"]}
+        attack = {} if self.attack == NO_ATTACK else {"attack": {"share": self.share, **attacks[self.attack]}}
+        partition = {**tables["partition"], "seed": self.seed}
+        every = {"evaluate_every": rounds, "lens_every": rounds, "seed": self.seed}
+        return Experiment.from_dict({**tables, **every, **attack, "partition": partition, "aggregator": rule})
+
+
+def _without_absent(rule: dict[str, Any]) -> dict[str, Any]:
+    inner = {"rule": _without_absent(rule["rule"])} if "rule" in rule else {}
+    return {**rule, **({"tau": 0} if "tau" in rule else {}), **inner}
+
+
+def cells() -> Iterator[Cell]:
+    """All runs of the plan: those of one seed and attack before the next."""
+    extra, share = PLAN["extra"], PLAN["share"]
+    for track in PLAN["tracks"]:
+        for seed in PLAN["seeds"]:
+            for attack in (NO_ATTACK, *PLAN["attacks"], *PLAN["more_attacks"]):
+                for rule in PLAN["rules"]:
+                    if attack not in PLAN["more_attacks"] or rule in extra["all_attacks"]:
+                        yield Cell(track, rule, attack, share, seed)
+            for attack in (*PLAN["attacks"], *PLAN["more_attacks"]):
+                for rule in extra["more_liars"]:
+                    yield Cell(track, rule, attack, extra["larger_share"], seed)
+
+
+def result_of(cell: Cell, place: RunDirectory) -> Result:
+    """The metrics of the clients that are honest under an attack, and how well the defences told liars apart.
+
+    Without an attack these are the clients that would be honest, so that the two are compared on the same clients.
+    """
+    records = place.records()
+    opening, last = records[0].opening, records[-1].test
+    assert opening is not None
+    if place.diverged() is not None or last is None:
+        return {"diverged": True}
+    liars = _liars(cell, len(opening.sizes["test"]))
+    honest = torch.ones(len(last.scores), dtype=torch.bool)
+    honest[liars] = False
+    scores = torch.tensor(last.scores, dtype=torch.double)[honest]
+    result: Result = {name: round(float(METRICS[name](scores)), 6) for name in _METRICS}
+    return result | _detection(records, set() if cell.attack == NO_ATTACK else set(liars.tolist()))
+
+
+def _liars(cell: Cell, num_clients: int) -> torch.Tensor:
+    attack = cell._replace(attack=next(iter(PLAN["attacks"])), share=cell.share).experiment().attack
+    assert attack is not None
+    return attack.liars(num_clients, cell.seed)
+
+
+def _detection(records: Sequence[Record], liars: set[int]) -> Result:
+    """Of the replies of liars and of honest clients: how many there were, and how many were demoted and dropped."""
+    counts = {who: dict.fromkeys(("replies", "demoted", "dropped"), 0) for who in ("liars", "honest")}
+    judged = False
+    for record in records:
+        if record.defence is not None and record.defence.standing:
+            judged = True
+            for name, clients in (
+                ("replies", record.replied or []),
+                ("demoted", record.defence.demoted),
+                ("dropped", record.defence.dropped),
+            ):
+                lying = len(liars.intersection(clients))
+                counts["liars"][name] += lying
+                counts["honest"][name] += len(clients) - lying
+    skipped = sum(record.defence is not None and record.defence.skipped for record in records)
+    return (counts if judged else {}) | ({"skipped": skipped} if skipped else {})
+
+
+def load() -> dict[str, Any]:
+    """The results on record."""
+    return json.loads(RESULTS.read_text()) if RESULTS.is_file() else {"cells": {}, "made_with": []}
+
+
+def make(folder: Path, tracks: Sequence[str], jobs: int | None) -> None:
+    """Makes the missing runs, and writes their results."""
+    missing = [cell for cell in cells() if cell.key not in load()["cells"] and cell.track in tracks]
+    print(f"{len(missing)} runs are missing.")
+    for first in range(0, len(missing), _AT_ONCE):
+        some = {folder / folder_name(cell.key): cell for cell in missing[first : first + _AT_ONCE]}
+        run_many({path: cell.experiment() for path, cell in some.items()}, jobs=jobs)
+        results = load()
+        for path, cell in some.items():
+            results["cells"][cell.key] = result_of(cell, RunDirectory(path))
+        known = results["made_with"]
+        results["made_with"] += [each for each in environments_of(some) if each not in known]
+        RESULTS.write_text(json.dumps(results, indent=0) + "\n")
+        for path in some:
+            shutil.rmtree(path)
+        print(f"{first + len(some)} of {len(missing)} runs done", flush=True)
+
+
+def blocks(results: dict[str, Any]) -> dict[str, str]:
+    """The text of each block of the page, by the name of its markers."""
+    found = results["cells"]
+    texts = {f"table-{track}": _table(found, track) for track in PLAN["tracks"]}
+    texts |= {f"defences-{track}": _other_rules(found, track) for track in PLAN["tracks"]}
+    return texts
+
+
+def _results(found: dict[str, Result], cell: Cell) -> list[Result]:
+    """The results of a cell for all seeds that are on record."""
+    keys = (cell._replace(seed=seed).key for seed in PLAN["seeds"])
+    return [found[key] for key in keys if key in found]
+
+
+def _text(found: dict[str, Result], cell: Cell) -> str:
+    """Mean, standard deviation and worst 5 per cent, over seeds, as in the other tables."""
+    results = _results(found, cell)
+    if not results:
+        return ""
+    if any("diverged" in result for result in results):
+        return "diverged"
+    return " / ".join(f"{100 * fmean(result[name] for result in results):.1f}" for name in _METRICS)
+
+
+def _caught(found: dict[str, Result], cell: Cell, who: str) -> str:
+    """The share of replies that were demoted or dropped."""
+    results = [result[who] for result in _results(found, cell) if who in result]
+    replies = sum(result["replies"] for result in results)
+    caught = sum(result["demoted"] + result["dropped"] for result in results)
+    return f"{100 * caught / replies:.1f} %" if replies else ""
+
+
+def _table(found: dict[str, Result], track: str) -> str:
+    """FedAvg and FedFV under every attack, unguarded and guarded, with the detection."""
+    guarded, share, more = "FedFV(0.1), robust", PLAN["share"], PLAN["extra"]["larger_share"]
+    shown = PLAN["extra"]["all_attacks"]
+    lines = []
+    for attack in (NO_ATTACK, *PLAN["attacks"], *PLAN["more_attacks"]):
+        cell = Cell(track, guarded, attack, share, 0)
+        line = [attack, *(_text(found, cell._replace(rule=rule)) for rule in shown)]
+        line += [_caught(found, cell, who) for who in ("liars", "honest")]
+        line.append("" if attack == NO_ATTACK else _text(found, cell._replace(share=more)))
+        lines.append(line)
+    heads = ["attack", *shown, "liars caught", "honest accused", f"{guarded}, {more:.0%} lie"]
+    return markdown_table(heads, lines)
+
+
+def _other_rules(found: dict[str, Result], track: str) -> str:
+    """Every rule under the attacks that all of them meet."""
+    attacks = (NO_ATTACK, *PLAN["attacks"])
+    lines = [
+        [rule, *(_text(found, Cell(track, rule, attack, PLAN["share"], 0)) for attack in attacks)]
+        for rule in PLAN["rules"]
+    ]
+    return markdown_table(["rule", *attacks], lines)
+
+
+def filled(page: str) -> str:
+    """The page with its blocks filled from the results."""
+    for name, text in blocks(load()).items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        page, replaced = pattern.subn(rf"\1\n{text.strip()}\n\n\2", page)
+        if replaced != 1:
+            raise SystemExit(f"{PAGE} must have the marks of {name} once, got {replaced}.")
+    return page
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run", help="make the missing runs")
+    runs.add_argument("folder", type=Path)
+    runs.add_argument("--track", action="append", choices=PLAN["tracks"])
+    runs.add_argument("--jobs", type=int)
+    commands.add_parser("fill", help="fill the page")
+    options = parser.parse_args()
+    if options.command == "run":
+        make(options.folder, options.track or list(PLAN["tracks"]), options.jobs)
+    else:
+        PAGE.write_text(filled(PAGE.read_text()))
