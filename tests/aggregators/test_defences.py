@@ -77,14 +77,15 @@ def test_a_demoted_client_counts_as_the_best_served_one() -> None:
 
 
 def test_standing_is_lost_and_regained_over_the_rounds() -> None:
-    together = AGAINST.abs()
-    steps = judged(Judge(FedAvg(), demote=0.5, drop=1.5, memory=0.5, credit=0.25), AGAINST, AGAINST, AGAINST, together)
+    against = torch.cat([AGAINST[:1], AGAINST])  # with four others, since three must have a say
+    rule = Judge(FedAvg(), demote=0.5, drop=1.5, memory=0.5, credit=0.25)
+    steps = judged(rule, against, against, against, against.abs())
     # -1, -0.5 - 1, -0.75 - 1, and then -0.875 + 0.8^3 for cosines of 1, which count as 0.8
     expected = [-1.0, -1.5, -1.75, -0.875 + 0.512]
-    assert [step.explanation.standing[3].item() for step in steps] == pytest.approx(expected)
-    assert [step.explanation.demoted[3].item() for step in steps] == [True, True, False, False]
-    assert [step.explanation.dropped[3].item() for step in steps] == [False, False, True, False]
-    assert steps[3].explanation.standing[:3].tolist() == [0.25] * 3  # at the credit, not at 0.512
+    assert [step.explanation.standing[4].item() for step in steps] == pytest.approx(expected)
+    assert [step.explanation.demoted[4].item() for step in steps] == [True, True, False, False]
+    assert [step.explanation.dropped[4].item() for step in steps] == [False, False, True, False]
+    assert steps[3].explanation.standing[:4].tolist() == [0.25] * 4  # at the credit, not at 0.512
 
 
 def test_a_dropped_client_has_no_say_and_is_still_judged() -> None:
@@ -100,10 +101,10 @@ def test_clients_of_two_camps_are_not_judged() -> None:
         assert not found.explanation.standing.any()
 
 
-def test_two_clients_alone_are_not_judged() -> None:
-    (found,) = judged(Judge(FedAvg()), AGAINST[2:])
-    assert found.explanation.standing.tolist() == [0.0, 0.0]
-    assert found.direction.tolist() == [0.0, 0.0]
+def test_three_clients_alone_are_not_judged() -> None:
+    (found,) = judged(Judge(FedAvg()), AGAINST[1:])
+    assert found.explanation.standing.tolist() == [0.0, 0.0, 0.0]
+    assert found.direction.tolist() == pytest.approx([1 / 3, 0.0])
 
 
 def test_a_client_whose_cosines_are_weak_keeps_its_standing() -> None:

@@ -16,6 +16,7 @@ _UNCLEAR, _CLEAR = 0.2, 0.5  # balances of the others at which a client begins t
 
 _ROUNDING = 1e-9  # a smaller sum of cubes is rounding error
 
+_FEWEST = 3  # others that can judge a client: of two, one pair would decide whether the others agree
 _STEPS = 10  # directions that a path needs before clients are compared with it
 
 
@@ -41,7 +42,7 @@ class Judge(Around[Judged]):
 
     The losses of a demoted client are taken for the smallest of the round, so no rule favours it. A dropped client does
     not count at all, and has no say in the agreement of others. Both are still judged, and can regain their standing.
-    A client is not judged in a round in which fewer than two others have a say.
+    A client is not judged in a round in which fewer than three others have a say.
 
     This rule needs the Gramian of the updates, which the rule inside need not compute again.
 
@@ -125,7 +126,7 @@ def _agreement(
     balance = _among_others(cubes) / _among_others(cubes.abs()).clamp(min=_ROUNDING)
     weight = ((balance - _UNCLEAR) / (_CLEAR - _UNCLEAR)).clamp(0, 1)
     agreement = cubes @ trusted.double() / others.clamp(min=1) + back
-    return torch.where(others >= 2, weight * agreement, 0.0)
+    return torch.where(others >= _FEWEST, weight * agreement, 0.0)
 
 
 def _among_others(values: Float[Tensor, "m m"]) -> Float[Tensor, " m"]:
