@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "results" / "robustness.json", ROOT / "docs" / "robustness.md"
 PLAN = tomllib.loads((ROOT / "scripts" / "robustness.toml").read_text())
 NO_ATTACK = "no attack"
-_AT_ONCE = 8  # runs between two times at which results are written
+_AT_ONCE = 32  # runs between two times at which results are written
 _METRICS = ("mean", "std", "worst")
 
 Result = dict[str, Any]
