@@ -36,14 +36,14 @@ def make_run(
     names: list[str] | None = None,
     test: str | None = None,
     lens: Look | None = None,
-    rounds: Sequence[Record] | None = None,
+    records: Sequence[Record] | None = None,
     liars: Sequence[int] = (),
     scored_by: Score = ACCURACY,
     flower: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
-    """A finished run of one round, or of these rounds, simulated or with the settings of a Flower strategy."""
-    count = 1 if rounds is None else len(rounds)
+    """A finished run of one round, or with these records, simulated or with the settings of a Flower strategy."""
+    count = 1 if records is None else len(records)
     settings = flower or Experiment.from_dict({**tables(Path("data.npz"), rounds=count), **changes}).to_dict()
     place = RunDirectory.create(path, settings)
     fingerprint = None if test is None else Fingerprint(data="0", test=test, model=[])
@@ -59,7 +59,7 @@ def make_run(
     place.append(Record(rounds_done=0, opening=opening, test=scores))
     replied = [] if lens is None else lens.clients
     one = Record(rounds_done=1, replied=replied, train_losses=[1.0] * len(replied), lens=lens)
-    *earlier, last = rounds or [one]
+    *earlier, last = records or [one]
     for record in [*earlier, replace(last, test=scores)]:
         place.append(record)
     return path

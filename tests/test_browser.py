@@ -280,8 +280,8 @@ def test_the_section_about_defences_names_false_accusations_and_missed_liars(
     judge = {"name": "judge", "demote": 0.012, "drop": 0.03, "rule": {"name": "fedavg"}}
     attacked: dict[str, Any] = {"liars": [1, 2], "attack": {"clients": [1, 2]}}
     paths = [
-        make_run(tmp_path / "run", [0.5] * 5, rounds=judged_rounds(), aggregator=judge, **attacked),
-        make_run(tmp_path / "network", [0.5] * 5, rounds=judged_rounds(), flower=FLOWER),
+        make_run(tmp_path / "run", [0.5] * 5, records=judged_rounds(), aggregator=judge, **attacked),
+        make_run(tmp_path / "network", [0.5] * 5, records=judged_rounds(), flower=FLOWER),
         make_run(tmp_path / "clean", [0.5] * 5, **AVERAGE),
     ]
     with opened(browser, report_on(*paths), *window) as page:
@@ -322,7 +322,7 @@ def test_the_lens_says_in_words_and_signs_what_was_done_to_whom(browser: Browser
     round = defended_round(
         1, {0: 0.1, 1: -0.5, 2: 0.1}, lied=[1], dropped=[1], capped=[0], skipped=True, lens=lens_of([0, 1, 2], [2])
     )
-    path = make_run(tmp_path / "run", [0.5] * 3, rounds=[round], liars=[1], attack={"clients": [1]})
+    path = make_run(tmp_path / "run", [0.5] * 3, records=[round], liars=[1], attack={"clients": [1]})
     with opened(browser, report_on(path)) as page:
         note = page.locator("#lens-note")
         for words in (

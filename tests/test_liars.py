@@ -224,7 +224,7 @@ def test_the_frame_says_who_lies_only_if_there_is_an_attack(tmp_path: Path) -> N
 
 def test_a_note_scores_what_the_defences_found(tmp_path: Path) -> None:
     rounds = judged_rounds()
-    _, (note,) = rows_and_notes(make_run(tmp_path / "run", [0.5] * 5, rounds=rounds, liars=[1, 2], **ATTACK))
+    _, (note,) = rows_and_notes(make_run(tmp_path / "run", [0.5] * 5, records=rounds, liars=[1, 2], **ATTACK))
     assert note == (
         "FedFV(alpha=0.1, tau=2): 2 of 5 clients lie; metrics are over the 3 honest ones, the liars' mean is 50.00. "
         "50.0 % of the liars' replies and 14.3 % of the honest ones were demoted or dropped (14.3 % demoted and 0 % "
@@ -234,7 +234,7 @@ def test_a_note_scores_what_the_defences_found(tmp_path: Path) -> None:
 
 def test_without_lies_every_demotion_is_a_false_accusation(tmp_path: Path) -> None:
     rounds = [defended_round(1, {0: 0.1, 1: -0.1}, dropped=[1]), defended_round(2, {0: 0.1, 1: 0.1})]
-    _, (note,) = rows_and_notes(make_run(tmp_path / "run", [0.5] * 2, rounds=rounds))
+    _, (note,) = rows_and_notes(make_run(tmp_path / "run", [0.5] * 2, records=rounds))
     assert note.endswith(
         "No reply was a lie, and 25.0 % of the replies were demoted or dropped (0 % demoted and 25.0 % dropped); "
         "no round was skipped."
@@ -243,7 +243,7 @@ def test_without_lies_every_demotion_is_a_false_accusation(tmp_path: Path) -> No
 
 def test_on_a_network_nobody_knows_who_lies(tmp_path: Path) -> None:
     rounds = [defended_round(1, {0: 0.1, 1: -0.1, 2: 0.1}, dropped=[1])]
-    _, (note,) = rows_and_notes(make_run(tmp_path / "run", [0.5] * 3, rounds=rounds, flower=FLOWER))
+    _, (note,) = rows_and_notes(make_run(tmp_path / "run", [0.5] * 3, records=rounds, flower=FLOWER))
     assert "33.3 % of the replies were demoted or dropped" in note
     assert "lie" not in note.replace("replies", "")
 
@@ -251,5 +251,5 @@ def test_on_a_network_nobody_knows_who_lies(tmp_path: Path) -> None:
 def test_where_nobody_is_judged_the_note_is_about_what_was_bounded(tmp_path: Path) -> None:
     losses = [1.0, 1.0]
     rounds = [Record(rounds_done=1, replied=[0, 1], train_losses=losses, lied=[0], defence=Defence(clipped=[0]))]
-    _, (note,) = rows_and_notes(make_run(tmp_path / "run", [0.5] * 2, rounds=rounds, liars=[0], **ATTACK))
+    _, (note,) = rows_and_notes(make_run(tmp_path / "run", [0.5] * 2, records=rounds, liars=[0], **ATTACK))
     assert "100 % of the liars' replies and 0 % of the honest ones were clipped or capped; no round" in note

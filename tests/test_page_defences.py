@@ -27,7 +27,7 @@ def one(path: Path, **options: Any) -> dict[str, Any]:
 
 
 def test_the_table_counts_what_happened_to_each_client(tmp_path: Path) -> None:
-    found = one(tmp_path / "run", rounds=judged_rounds(), **LIARS)
+    found = one(tmp_path / "run", records=judged_rounds(), **LIARS)
     # client, replies, clipped, capped, demoted, dropped, standing, lies, found lies; liars first, then the accused
     assert found["fates"] == [
         [1, 4, 1, 0, 1, 2, -0.04, 3, 2],
@@ -42,7 +42,7 @@ def test_the_table_counts_what_happened_to_each_client(tmp_path: Path) -> None:
 
 
 def test_curves_and_events_have_the_rounds_in_which_a_client_replied(tmp_path: Path) -> None:
-    found = one(tmp_path / "run", rounds=judged_rounds(), **LIARS)
+    found = one(tmp_path / "run", records=judged_rounds(), **LIARS)
     curves = dict(zip(found["drawn"], found["curves"], strict=True))
     assert curves[1] == [[1, 2, 3, 4], [-0.01, -0.02, -0.05, -0.04]]
     assert curves[3] == [[1, 2, 4], [0.01, -0.015, 0.005]]
@@ -65,7 +65,7 @@ def test_curves_and_events_have_the_rounds_in_which_a_client_replied(tmp_path: P
     ],
 )
 def test_thresholds_are_those_that_the_settings_name(tmp_path: Path, rule: Any, thresholds: Any) -> None:
-    found = one(tmp_path / "run", rounds=judged_rounds(), aggregator=rule, **LIARS)
+    found = one(tmp_path / "run", records=judged_rounds(), aggregator=rule, **LIARS)
     assert found["thresholds"] == thresholds
     assert found["highest"] == {"demoted": -0.015, "dropped": -0.04}
 
@@ -80,8 +80,8 @@ def test_only_runs_with_defences_or_liars_are_in_the_section(tmp_path: Path) -> 
     lying = [Record(rounds_done=1, replied=[0, 1], train_losses=[1.0, 1.0], lied=[1])]
     data, page = data_and_page(
         make_run(tmp_path / "clean", SCORES, **AVERAGE),
-        make_run(tmp_path / "attacked", SCORES, rounds=lying, **LIARS),
-        make_run(tmp_path / "network", SCORES, rounds=judged_rounds(), flower=FLOWER),
+        make_run(tmp_path / "attacked", SCORES, records=lying, **LIARS),
+        make_run(tmp_path / "network", SCORES, records=judged_rounds(), flower=FLOWER),
     )
     attacked, network = data["defences"]
     assert (attacked["row"], attacked["defended"], attacked["judged"]) == (1, False, False)
@@ -92,7 +92,7 @@ def test_only_runs_with_defences_or_liars_are_in_the_section(tmp_path: Path) -> 
 def test_the_lens_has_what_was_done_in_its_round_and_nothing_else(tmp_path: Path) -> None:
     lens = lens_of([3, 1], [3])
     last = defended_round(2, {1: -0.5, 2: 0.1, 3: 0.2}, lied=[1], dropped=[1], capped=[3], skipped=True, lens=lens)
-    data, _ = data_and_page(make_run(tmp_path / "run", SCORES, rounds=[last], **LIARS))
+    data, _ = data_and_page(make_run(tmp_path / "run", SCORES, records=[last], **LIARS))
     (look,) = data["lens"][0]["looks"]
     assert {name: look[name] for name in ("lied", "dropped", "capped", "standing", "skipped")} == {
         "lied": [1],
@@ -111,7 +111,7 @@ def test_the_figures_show_liars_and_accused_clients_first_and_at_most_forty(tmp_
     rounds = [
         defended_round(done, dict.fromkeys(range(clients), 0.1), dropped=[150], demoted=[160]) for done in range(1, 4)
     ]
-    path = make_run(tmp_path / "run", [0.5] * clients, rounds=rounds, liars=[170], attack={"clients": [170]})
+    path = make_run(tmp_path / "run", [0.5] * clients, records=rounds, liars=[170], attack={"clients": [170]})
     (found,) = data_and_page(path)[0]["defences"]
     assert len(found["drawn"]) == len(found["curves"]) == 40
     assert {150, 160, 170} <= {*found["drawn"]}
@@ -125,7 +125,7 @@ def test_the_size_of_the_section_is_bounded_for_long_runs_with_many_clients(tmp_
     standing = dict.fromkeys(range(50), 0.1)
     records = [defended_round(done, standing, dropped=[7]) for done in range(1, rounds)]
     records.append(defended_round(rounds, dict.fromkeys(range(clients), 0.1)))
-    data, page = data_and_page(make_run(tmp_path / "run", [0.5] * clients, rounds=records))
+    data, page = data_and_page(make_run(tmp_path / "run", [0.5] * clients, records=records))
     (found,) = data["defences"]
     assert sum(len(values) for curve in found["curves"] for values in curve) <= 300_000
     assert len(found["fates"]) == 1000

@@ -112,7 +112,8 @@ def plot_clients(rows: Sequence[Row]) -> "Figure":
             axes.fill_between(shares, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
     if everyone:
         _write_names(axes.xaxis, [everyone[client] for client in order])
-        axes.set_xlabel(f"clients, from worst to best of {rows[0].label}")
+        hatched = "; hatched: they lie" if any(row.without_liars for row in rows) else ""
+        axes.set_xlabel(f"clients, from worst to best of {rows[0].label}{hatched}")
     else:
         axes.set_xlabel("clients in per cent, from worst to best")
     axes.set_ylabel(f"test {rows[0].score.title}")

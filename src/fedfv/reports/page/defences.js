@@ -90,7 +90,7 @@ function drawEvents(run) {
   place.parentElement.hidden = traces.length === 0;
   if (traces.length === 0) return;
   const rows = [...run.drawn.map(label), ...(run.skipped.length ? ["the round"] : [])];
-  place.style.height = `${8 + 1.3 * rows.length}rem`;
+  place.style.height = `${11 + 1.3 * rows.length}rem`;
   draw("defence-events", traces, {
     caption: "what was done to whom", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     xaxis: { title: { text: "rounds" } }, yaxis: { type: "category", categoryorder: "array", categoryarray: rows, range: [rows.length - 0.5, -0.5], dtick: 1 },
