@@ -14,7 +14,7 @@ from fedfv.experiments import run
 from fedfv.paper import paper_study
 from fedfv.reports import read_runs, write_page
 from fedfv.tasks import Score, Unit
-from tests.made_runs import AVERAGE, FLOWER, lens_of, make_run
+from tests.made_runs import AVERAGE, FLOWER, defended_round, judged_rounds, lens_of, make_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -271,3 +271,101 @@ def test_all_columns_can_be_reached_on_a_small_screen(browser: Browser, file: Pa
         assert rule["x"] + rule["width"] <= cell["x"] < cell["x"] + cell["width"] <= 390
     with opened(browser, file, width=1280) as page:
         expect(page.locator(".hint").first).to_be_hidden()
+
+
+@pytest.mark.parametrize("window", [("light", 1280), ("dark", 390)], ids=["light and wide", "dark and narrow"])
+def test_the_section_about_defences_names_false_accusations_and_missed_liars(
+    browser: Browser, tmp_path: Path, window: tuple[Literal["light", "dark"], int]
+) -> None:
+    judge = {"name": "judge", "demote": 0.012, "drop": 0.03, "rule": {"name": "fedavg"}}
+    attacked: dict[str, Any] = {"liars": [1, 2], "attack": {"clients": [1, 2]}}
+    paths = [
+        make_run(tmp_path / "run", [0.5] * 5, records=judged_rounds(), aggregator=judge, **attacked),
+        make_run(tmp_path / "network", [0.5] * 5, records=judged_rounds(), flower=FLOWER),
+        make_run(tmp_path / "clean", [0.5] * 5, **AVERAGE),
+    ]
+    with opened(browser, report_on(*paths), *window) as page:
+        rows = page.locator("#defence-table tbody tr")
+        texts = {row.locator("th").inner_text().split("\n")[0]: row for row in rows.all()}
+        verdicts = {name: row.locator("td").last.text_content() for name, row in texts.items()}
+        assert verdicts == {
+            "client 0": "",
+            "client 1": "found in 2 of 3 lies",
+            "client 2": "missed",
+            "client 3": "accused falsely",
+            "client 4": "",
+        }
+        wrong = page.locator("#defence-table tr.wrong th").all_inner_texts()
+        assert wrong == ["client 3\naccused falsely", "client 2\nmissed"]  # by the last standing, the lowest first
+        page.locator("#defence-table").get_by_role("button", name="replies").click()
+        assert [cell.text_content() for cell in page.locator("#defence-table tbody td:nth-child(2)").all()] == list(
+            "11334"
+        )
+        expect(page.locator("#defence-note")).to_contain_text("1 of 4 rounds was skipped.")
+        expect(page.locator("#defence-why")).to_contain_text("The settings say that these are -0.012 and -0.03.")
+        expect(page.locator("#defence-standing")).to_have_attribute("aria-label", re.compile("2 lies, 1 honest, dem"))
+        drawn = "id => document.getElementById(id).data.map(trace => trace.name)"
+        kinds = page.evaluate(drawn, "defence-standing")
+        assert [*dict.fromkeys(kinds)] == ["honest", "honest, demoted or dropped", "lies"]
+        events = page.evaluate(drawn, "defence-events")
+        assert events == ["lied", "clipped", "capped", "demoted", "dropped", "skipped"]
+        assert page.evaluate("() => document.documentElement.scrollWidth") == window[1]
+
+        page.locator("#defence-run").select_option(index=1)
+        heads = page.locator("#defence-table thead button").all_text_contents()
+        assert heads == ["client", "replies", "clipped", "capped", "demoted", "dropped", "last standing"]
+        assert page.locator("#defence-table tr.wrong").count() == 0
+        expect(page.locator("#defence-why")).to_contain_text("the highest standing of a demoted client was -0.015")
+
+
+def test_the_lens_says_in_words_and_signs_what_was_done_to_whom(browser: Browser, tmp_path: Path) -> None:
+    round = defended_round(
+        1, {0: 0.1, 1: -0.5, 2: 0.1}, lied=[1], dropped=[1], capped=[0], skipped=True, lens=lens_of([0, 1, 2], [2])
+    )
+    path = make_run(tmp_path / "run", [0.5] * 3, records=[round], liars=[1], attack={"clients": [1]})
+    with opened(browser, report_on(path)) as page:
+        note = page.locator("#lens-note")
+        for words in (
+            "Lied \u2020: client 1.",
+            "Capped \u25be: client 0.",
+            "Dropped \u2715: client 1 (standing -0.5).",
+        ):
+            expect(note).to_contain_text(words)
+        expect(note).to_contain_text("The round was skipped, so the model did not change: the direction was absurdly")
+        expect(note).to_contain_text("1 update was projected")  # that of client 0, since client 1 was dropped
+        assert page.evaluate("() => document.getElementById('lens-pays').data[1].text") == [
+            "\u25be",
+            "\u2020 \u2715",
+            "",
+        ]
+
+
+def test_liars_are_marked_among_clients_and_are_not_paired(browser: Browser, tmp_path: Path) -> None:
+    names = ["ant", "bee", "cat"]
+    paths = [
+        make_run(tmp_path / "0", [0.1, 0.8, 0.6], names=names, seed=0, liars=[0], attack={"share": 0.3}),
+        make_run(tmp_path / "1", [0.1, 0.8, 0.6], names=names, seed=1, liars=[2], attack={"share": 0.3}),
+        make_run(tmp_path / "2", [0.2, 0.4, 0.5], names=names, seed=0, **AVERAGE),
+        make_run(tmp_path / "3", [0.2, 0.4, 0.9], names=names, seed=1, **AVERAGE),
+    ]
+    with opened(browser, report_on(*paths)) as page:
+        cells = page.locator("#client-table tbody tr", has_text="ant").locator("td").all_inner_texts()
+        assert cells == ["50", "10.00\nlies with 1 of 2 seeds", "20.00"]
+        expect(page.locator("#clients-note")).to_contain_text("\u2020 marks a client that lies with some seed.")
+        page.locator("#pair-first").select_option(index=0)
+        page.locator("#pair-second").select_option(index=1)
+        differences = page.evaluate(
+            "() => { const {x, y} = document.getElementById('pair').data[0]; return x.map((name, i) => [name, y[i]]) }"
+        )
+        # ant with seed 1, bee with both seeds, cat with seed 0
+        assert differences == [["ant", -10], ["cat", pytest.approx(10)], ["bee", pytest.approx(40)]]
+        expect(page.locator("#pair-note")).to_contain_text("over 2 seeds, without clients that lie.")
+
+
+def test_runs_without_a_client_that_is_honest_in_both_cannot_be_paired(browser: Browser, tmp_path: Path) -> None:
+    paths = [
+        make_run(tmp_path / "a", [0.1, 0.8], liars=[0], attack={"clients": [0]}),
+        make_run(tmp_path / "b", [0.1, 0.8], liars=[1], attack={"clients": [1]}, **AVERAGE),
+    ]
+    with opened(browser, report_on(*paths)) as page:
+        expect(page.locator("#pair-note")).to_contain_text("have no client in common that is honest in both, so they")

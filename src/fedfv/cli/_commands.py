@@ -14,7 +14,7 @@ from fedfv.cli._fetch import fetch as fetch_files
 from fedfv.cli._fetch import fetch_missing
 from fedfv.cli._lists import list_table, partition_table
 from fedfv.cli._read import read_tables
-from fedfv.cli._show import result_table, watching
+from fedfv.cli._show import print_results, watching
 from fedfv.experiments import Experiment, Progress, RunDirectory, build_federation, folder_name, run
 from fedfv.paper import printed_numbers
 from fedfv.reports import (
@@ -23,9 +23,9 @@ from fedfv.reports import (
     group_by_seed,
     notes_of,
     plot_partition,
+    read_all,
     read_runs,
     rows_of,
-    summarise,
     write_page,
     write_records,
     write_run_figures,
@@ -83,7 +83,8 @@ def run_command(
             f"Interrupted and saved; resume with the same command, or with: fedfv run {directory}", soft_wrap=True
         )
         raise typer.Exit(1) from None
-    out.print(result_table(summarise([directory])))
+    groups = group_by_seed(read_all([directory]))
+    print_results(groups, rows_of(groups))
     out.print(f"Saved in {directory}", highlight=False, soft_wrap=True)
 
 
@@ -154,7 +155,7 @@ def report(
     rows = rows_of(groups)
     for sentence in notes_of(runs, groups, rows):
         err.print(f"fedfv: {sentence}", highlight=False, soft_wrap=True)
-    out.print(result_table(rows))
+    print_results(groups, rows)
     files = [file]
     if figures is not None:
         files += write_run_figures(figures, groups, rows)

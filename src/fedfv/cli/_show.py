@@ -9,11 +9,21 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedfv.cli._app import err
+from fedfv.cli._app import err, out
 from fedfv.experiments import ManyProgress
 from fedfv.experiments import Progress as Where
 from fedfv.metrics import shown_in
-from fedfv.reports import Ranked, RankOn, Row, best_of_each_rule, ranking_cell
+from fedfv.reports import (
+    Ranked,
+    RankOn,
+    Row,
+    Run,
+    attack_notes,
+    best_of_each_rule,
+    ranking_cell,
+    without_liars,
+)
+from fedfv.runs import of_counted
 from fedfv.tasks import ACCURACY
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -89,16 +99,26 @@ def _lines() -> Callable[[Where], None]:
 
 def _describe(where: Where) -> str:
     """The metrics of the latest evaluation, except those that need test sizes, which `Progress` does not have."""
-    scores = torch.tensor([value for value in where.scores if value is not None], dtype=torch.double)
+    counted = of_counted(where.scores, where.liars)
+    scores = torch.tensor([value for value in counted if value is not None], dtype=torch.double)
     metrics = [metric for metric in shown_in("progress", where.scored_by) if not metric.needs_test_sizes]
     texts = [f"{metric.title} {metric.unit.text(float(metric(scores)))}" for metric in metrics if len(scores)]
     return ", ".join([*texts, "no client replied"] if where.replied == 0 else texts)
 
 
+def print_results(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> None:
+    """Prints the table of runs, and below it the notes about clients that lie."""
+    out.print(result_table(rows))
+    for sentence in attack_notes(groups, rows):
+        out.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
 def result_table(rows: Sequence[Row]) -> Table:
     score = rows[0].score
     unit = f" in {score.unit.name}" if score.unit.name else ""
-    table = Table(box=None, padding=(0, 1, 0, 0), caption=f"test {score.name} of the clients{unit}, ± over seeds")
+    honest = " that do not lie" if any(row.without_liars for row in rows) else ""
+    caption = f"test {score.name} of the clients{honest}{unit}, ± over seeds"
+    table = Table(box=None, padding=(0, 1, 0, 0), caption=caption)
     table.add_column("rule", overflow="fold", min_width=14)
     metrics = shown_in("terminal", score)
     for title in ("seeds", *(metric.title for metric in metrics)):
@@ -112,7 +132,8 @@ def ranking_table(ranked: Sequence[Ranked], by: str, on: RankOn) -> Table:
     """The best setting of each rule, in the order of the ranking."""
     score = next((entry.row.score for entry in ranked if entry.row is not None), ACCURACY)
     plural = "accuracies in per cent" if score == ACCURACY else score.title
-    caption = f"best setting of each rule by {by} on {on} examples; test {plural}"
+    honest = ", of the clients that do not lie" if without_liars(ranked) else ""
+    caption = f"best setting of each rule by {by} on {on} examples; test {plural}{honest}"
     table = Table(box=None, padding=(0, 1, 0, 0), caption=caption)
     table.add_column("rule")
     table.add_column("setting", overflow="fold")

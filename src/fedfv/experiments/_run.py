@@ -1,7 +1,7 @@
 """Runs an experiment: the loop over rounds with evaluations, records, checkpoints and resume."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +56,7 @@ class Progress(NamedTuple):
     replied: int | None  # number of clients that replied in the last round; None before the first round
     record: Record | None = None  # the record of the last round
     scored_by: Score = ACCURACY  # what the scores mean
+    liars: Sequence[int] = ()  # clients that attack; metrics leave them out (`fedfv.runs.of_counted`)
 
 
 def run(
@@ -158,14 +159,18 @@ def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) 
     recorder = Recorder(place, experiment.aggregator, fingerprint := _fingerprint(federation, model))
     server = _begun(parts, place, recorder, fingerprint)
     scores = next(record.test.scores for record in reversed(place.records()) if record.test is not None)
-    scored_by = experiment.task.scored_by
-    watch(Progress(server.round, experiment.rounds, scores, None, scored_by=scored_by))
+    progress = Progress(
+        server.round, experiment.rounds, scores, None, scored_by=experiment.task.scored_by, liars=parts.liars()
+    )
+    watch(progress)
     try:
         for turn in simulate(clients, experiment.aggregator, sample, server, experiment.rounds):
             server, record = turn.server, parts.record(turn)
             recorder.add(server, record, save=server.round == experiment.rounds)
             scores = scores if record.test is None else record.test.scores
-            watch(Progress(server.round, experiment.rounds, scores, len(record.replied or []), record, scored_by))
+            replied = len(record.replied or [])
+            progress = progress._replace(rounds_done=server.round, scores=scores, replied=replied, record=record)
+            watch(progress)
     except KeyboardInterrupt:
         recorder.save()
         raise

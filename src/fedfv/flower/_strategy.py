@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from logging import INFO, WARNING
+from logging import INFO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from fedfv.core import (
 from fedfv.flower._contract import ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND, key_of, key_of_score
 from fedfv.flower._inbox import Evaluated, Rejected, counted, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
+from fedfv.flower._log import Watch, log_rejected, log_resumed, log_too_few
 from fedfv.flower._outgoing import Outgoing
 from fedfv.flower._roster import Roster
 from fedfv.flower._settings import completed, settings_of
@@ -150,10 +151,11 @@ class FairStrategy(Strategy):
     def _begin(self, grid: Grid, initial_arrays: ArrayRecord, evaluate_config: ConfigRecord, timeout: float) -> None:
         """Resumes the server from the checkpoint, or starts it and evaluates the initial model."""
         server = None if self._recorder is None else self._recorder.resume()
+        self._watch = Watch([] if self._recorder is None else self._recorder.place.records())
         self._roster.connected(grid, max(self.min_replies, self._sample_size(self.num_clients)))
         if server is not None:
             self._model = Outgoing(self._layout, self.aggregator, server)
-            self._log_resumed()
+            log_resumed(server.round, self._rounds, self.directory)
             return
         params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type("parameter"))
         buffers = self._layout.read(initial_arrays, params)
@@ -172,18 +174,6 @@ class FairStrategy(Strategy):
         if self.directory is None:
             return nullcontext()
         return RunDirectory.own(self.directory, settings_of(self, train_config), completed)
-
-    def _log_resumed(self) -> None:
-        done = self.server.round
-        if done < self._rounds:
-            log(INFO, "FairStrategy: resuming after round %d of %d", done, self._rounds)
-        else:
-            log(
-                WARNING,
-                "FairStrategy: nothing to do, since the run in %s has already done %d rounds and %d were requested; "
-                "request more rounds to resume it, or choose another directory",
-                *(self.directory, done, self._rounds),
-            )
 
     @property
     def server(self) -> ServerState[Any]:
@@ -213,7 +203,8 @@ class FairStrategy(Strategy):
         answered = {message.metadata.src_node_id for message in answers.values()}
         self._roster.note(asked, answered)
         good, wrong = read_training(answers, self._layout, self.server, needs(self.aggregator))
-        self._log(rejected := sorted(self._roster.duplicates + rejected + wrong))  # replies arrive in any order
+        rejected = sorted(self._roster.duplicates + rejected + wrong)  # replies arrive in any order
+        log_rejected(self.server.round, rejected)
         count = 0 if good is None else len(good.clients)
         used = good is not None and count >= self.min_replies
         done = self.server.round + 1
@@ -223,15 +214,12 @@ class FairStrategy(Strategy):
             lens = Look.of(look(good, direction, explanation)) if lens_due else None
             self._record = Record.of_round(done, good, explanation, lens=lens)
         else:
-            log(
-                WARNING,
-                "round %d: only %d good replies to %d requests, so the model does not change",
-                *(done - 1, count, len(self._sent)),
-            )
+            log_too_few(done - 1, count, len(self._sent))
             server, self._record = skip(self.server), Record.of_round(done, None)
         self._record = dataclasses.replace(self._record, rejected=[(client, kind) for client, kind, _ in rejected])
         self._model.move(server)
-        metrics = MetricRecord({"replies": count, "used": int(used), **counted(rejected)})
+        done_by_defences = self._watch.note(self._record)
+        metrics = MetricRecord({"replies": count, "used": int(used), **counted(rejected), **done_by_defences})
         return self._model.trained if used else None, metrics
 
     def configure_evaluate(
@@ -268,7 +256,7 @@ class FairStrategy(Strategy):
     def _evaluated(self, replies: Iterable[Message]) -> tuple[dict[int, Evaluated], list[Rejected]]:
         answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
         results, wrong = read_evaluation(answers, self.scored_by, self.score_key)
-        self._log(rejected := sorted(rejected + wrong))
+        log_rejected(self.server.round, rejected := sorted(rejected + wrong))
         return results, rejected
 
     def _scores(self, results: dict[int, Evaluated]) -> Scores | None:
@@ -306,7 +294,3 @@ class FairStrategy(Strategy):
     def _sample_size(self, connected: int) -> int:
         """The number of clients that should train in a round, given how many are connected."""
         return self.count or max(1, round(self.fraction * connected))
-
-    def _log(self, rejected: Iterable[Rejected]) -> None:
-        for client, kind, reason in rejected:
-            log(WARNING, "round %d, client %d: %s: %s", self.server.round, client, kind, reason)

@@ -17,7 +17,7 @@ from fedfv.reports._figures import (
     styles_of,
 )
 from fedfv.reports._markdown import markdown_table
-from fedfv.reports._notes import notes_of
+from fedfv.reports._notes import attack_notes, notes_of
 from fedfv.reports._page import page_of, write_page
 from fedfv.reports._printed import Printed, PrintedNumbers
 from fedfv.reports._ranking import (
@@ -28,6 +28,7 @@ from fedfv.reports._ranking import (
     rank,
     ranking_cell,
     ranking_markdown,
+    without_liars,
     write_ranking,
 )
 from fedfv.reports._runs import (
@@ -35,6 +36,7 @@ from fedfv.reports._runs import (
     Unreadable,
     environments_of,
     group_by_seed,
+    read_all,
     read_runs,
     same_but_for_seed,
     scores_of,
@@ -59,6 +61,7 @@ __all__ = [
     "Style",
     "TensorBoard",
     "Unreadable",
+    "attack_notes",
     "best_of_each_rule",
     "check_ranking",
     "class_counts",
@@ -74,12 +77,14 @@ __all__ = [
     "rank",
     "ranking_cell",
     "ranking_markdown",
+    "read_all",
     "read_runs",
     "rows_of",
     "same_but_for_seed",
     "scores_of",
     "styles_of",
     "summarise",
+    "without_liars",
     "write_page",
     "write_ranking",
     "write_records",

@@ -88,28 +88,32 @@ def plot_clients(rows: Sequence[Row]) -> "Figure":
     """The score of each client with each rule: bars if the clients have names, else a line from worst to best.
 
     Bars and lines are means over seeds; error bars and bands are standard deviations. The bars of a client are next to
-    each other, and clients are in the order of their score in the first row.
+    each other, and clients are in the order of their score in the first row. The bars of clients that lie are hatched;
+    lines leave these clients out.
     """
     figure = _figure(6.4, 3.2)
     axes = figure.subplots()
     everyone = _names_of_all(rows)
     order = _worst_to_best(rows) if everyone else {}
     for i, (row, colour) in enumerate(zip(rows, itertools.cycle(COLOURS), strict=False)):
-        ordered = row.scores if everyone else row.scores.sort(dim=1, descending=row.score.lower_is_better).values
-        values = row.score.unit.factor * ordered
+        values = row.score.unit.factor * (row.scores if everyone else row.from_worst_to_best())
         mean, spread = values.mean(dim=0).numpy(), values.std(dim=0, correction=0).numpy()
         if everyone:
             width = 0.8 / len(rows)
             places = np.array([order[client] for client in row.clients.tolist()])
             shift = (i - (len(rows) - 1) / 2) * width
-            axes.bar(places + shift, mean, 0.92 * width, yerr=spread, color=colour, label=row.label)
+            bars = axes.bar(places + shift, mean, 0.92 * width, yerr=spread, color=colour, label=row.label)
+            lying = (~row.counted).any(dim=0).tolist()
+            for bar in itertools.compress(bars, lying):
+                bar.set(hatch="///", edgecolor="white")
         else:
             shares = 100 * (np.arange(len(mean)) + 0.5) / len(mean)  # rows may have different numbers of clients
             axes.plot(shares, mean, color=colour, label=row.label)
             axes.fill_between(shares, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
     if everyone:
         _write_names(axes.xaxis, [everyone[client] for client in order])
-        axes.set_xlabel(f"clients, from worst to best of {rows[0].label}")
+        hatched = "; hatched: they lie" if any(row.without_liars for row in rows) else ""
+        axes.set_xlabel(f"clients, from worst to best of {rows[0].label}{hatched}")
     else:
         axes.set_xlabel("clients in per cent, from worst to best")
     axes.set_ylabel(f"test {rows[0].score.title}")

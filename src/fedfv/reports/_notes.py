@@ -1,9 +1,12 @@
-"""Warnings for a reader who compares the numbers of several runs."""
+"""Sentences for a reader of the numbers: warnings about comparisons, and notes about clients that lie."""
 
 from collections.abc import Sequence
 
-from fedfv.metrics import METRICS
-from fedfv.reports._runs import Run, repeated
+import torch
+
+from fedfv.metrics import METRICS, over_seeds
+from fedfv.reports._defences import detection_of, is_defended
+from fedfv.reports._runs import Run, repeated, scores_of
 from fedfv.reports._summary import Row
 
 
@@ -22,9 +25,52 @@ def notes_of(runs: Sequence[Run], groups: Sequence[Sequence[Run]], rows: Sequenc
                 f"The seeds of {group[0].path} were last evaluated after different numbers of rounds: "
                 f"{', '.join(map(str, sorted(set(row.rounds))))}."
             )
-        if single := int((row.test_sizes == 1).any(dim=0).sum()):
+        if single := int(((row.test_sizes == 1) & row.counted).any(dim=0).sum()):
             notes.append(
                 f"{row.label}: {single} of {len(row.clients)} clients have a single test example, from which the noise "
                 f"cannot be estimated; the column “{METRICS['noise_corrected_std'].title}” excludes these clients."
             )
     return notes
+
+
+def attack_notes(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[str]:
+    """One note for each row with clients that lie, or with defences: how the liars fare, and how many were found."""
+    notes = []
+    for group, row in zip(groups, rows, strict=True):
+        parts = [_about_liars(group, row)] if any(run.opening.liars for run in group) else []
+        parts += [f"{detection_of(group).sentence()}."] if any(map(is_defended, group)) else []
+        if parts:
+            notes.append(f"{row.label}: {' '.join(map(_capital, parts))}")
+    return notes
+
+
+def _about_liars(group: Sequence[Run], row: Row) -> str:
+    clients = len(group[0].opening.sizes["test"])
+    lying = _span([len(run.opening.liars) for run in group])
+    if not row.without_liars:
+        return f"all {clients} clients lie, so the metrics are over them."
+    honest = _span(row.counted.sum(dim=1).tolist())
+    sentence = (
+        f"{lying} of {clients} clients {'lies' if lying == '1' else 'lie'}; metrics are over the {honest} honest ones"
+    )
+    scores = [scores_of(run.evaluations[-1:])[0, run.opening.liars] for run in group]
+    means = torch.stack([each[~each.isnan()].mean() for each in scores])  # NaN if no liar was evaluated
+    if means.isnan().any():
+        return f"{sentence}."
+    mean, spread = over_seeds(means)
+    unit = METRICS["mean"].under(row.score).unit
+    return f"{sentence}, the liars' mean is {unit.text(mean, spread if len(group) > 1 else None)}."
+
+
+def _span(numbers: Sequence[int]) -> str:
+    """The smallest and the largest of some numbers, or the only one.
+
+    >>> _span([2, 2]), _span([3, 2])
+    ('2', '2 to 3')
+    """
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _capital(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedfv._extras import comes_with
 from fedfv.errors import ConfigError
-from fedfv.reports._notes import notes_of
+from fedfv.reports._notes import attack_notes, notes_of
 from fedfv.reports._page_data import page_data
 from fedfv.reports._page_table import heads, table_row
 from fedfv.reports._printed import PrintedNumbers
@@ -16,7 +16,14 @@ from fedfv.reports._runs import Run, Unreadable, group_by_seed
 from fedfv.reports._summary import rows_of
 
 _MARK = '<meta name="generator" content="fedfv'
-_SCRIPTS = ("draw.js", "clients.js", "lens.js", "page.js")  # the last script calls the others
+_SCRIPTS = (
+    "draw.js",
+    "table.js",
+    "clients.js",
+    "lens.js",
+    "defences.js",
+    "page.js",
+)  # the last script calls the others
 
 
 def write_page(
@@ -70,8 +77,11 @@ def page_of(
         ],
         unreadable=unreadable,
         notes=notes_of(runs, groups, rows),
+        attacks=attack_notes(groups, rows),
+        without_liars=any(row.without_liars for row in rows),
         has_pair=data["pair"] is not None,
         has_lens=bool(data["lens"]),
+        has_defences=bool(data["defences"]),
         css=Markup(_file("page.css")),
         js=Markup("\n".join(map(_file, _SCRIPTS))),
         plotly=Markup(get_plotlyjs()),

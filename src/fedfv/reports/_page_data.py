@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv.reports._federations import BARS, clusters, how_apart, roster
+from fedfv.reports._page_defences import defence_data
 from fedfv.reports._page_lens import lens_data
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row, curve_of
@@ -16,7 +17,9 @@ from fedfv.tasks import PER_CENT, Score
 _COLOURS, _DASHES = 7, 6  # the style sheet has 7 colours, the script 6 dashes
 _QUIET_FROM = 9  # from this number of rows on, the figures at first draw only one row of each rule
 _EACH = 400  # upper bound on the clients that are drawn one by one; more clients are drawn as quantiles
-_NUMBERS = 300_000  # upper bound on the numbers embedded in a page, once for per-seed client values, once for the lens
+_NUMBERS = (
+    300_000  # upper bound on the numbers embedded in a page, for per-seed client values, the lens and defences each
+)
 
 T = TypeVar("T")
 
@@ -59,11 +62,12 @@ def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str,
                 "sizes": sizes.place(_sizes(row)),
                 "apart": {j: why for j, why in others.items() if why},
                 "curve": _curve(group),
-                "clients": _over_seeds(values) if named else _worst_to_best(values, row.score),
+                "clients": _over_seeds(values) if named else _worst_to_best(row),
                 "each": {
                     "clients": row.clients.tolist(),
                     "by_seed": [_rounded(seed) for seed in values] if seed_by_seed else None,
                     "mean": _rounded(values.mean(dim=0)),
+                    **_liars(group, row),
                 },
             }
         )
@@ -76,6 +80,7 @@ def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str,
         "pair": _pair(rows, unpaired),
         "tables": clusters(groups, apart),
         "lens": lens_data(groups, rows, _NUMBERS),
+        "defences": defence_data(groups, rows, _NUMBERS),
     }
 
 
@@ -107,6 +112,12 @@ def _sizes(row: Row) -> list[int | list[int]]:
     return [low if low == high else [low, high] for low, high in zip(lows, highs, strict=True)]
 
 
+def _liars(group: Sequence[Run], row: Row) -> dict[str, list[list[int]]]:
+    """The clients that lie with each seed, if there are any."""
+    lying = [[client for client in row.clients.tolist() if client in run.opening.liars] for run in group]
+    return {"liars": lying} if any(lying) else {}
+
+
 def _curve(group: Sequence[Run]) -> dict[str, list[float]]:
     curve, factor = curve_of(group), group[0].score.unit.factor
     data: dict[str, list[float]] = {"rounds": list(curve.rounds)}
@@ -120,12 +131,12 @@ def _over_seeds(values: Float[Tensor, "seeds n"]) -> dict[str, list[float]]:
     return {"y": _rounded(values.mean(dim=0)), "spread": _rounded(values.std(dim=0, correction=0))}
 
 
-def _worst_to_best(values: Float[Tensor, "seeds N"], score: Score) -> dict[str, list[float]]:
+def _worst_to_best(row: Row) -> dict[str, list[float]]:
     """Scores from the worst client to the best, sorted for each seed; quantiles if there are many clients."""
-    values = values.sort(dim=1, descending=score.lower_is_better).values
+    values = row.score.unit.factor * row.from_worst_to_best()
     N = values.shape[1]
     if N > _EACH:
-        ends = (1, 0) if score.lower_is_better else (0, 1)
+        ends = (1, 0) if row.score.lower_is_better else (0, 1)
         values = values.quantile(torch.linspace(*ends, _EACH // 2, dtype=values.dtype), dim=1).mT
         N = values.shape[1]
     return {"x": _rounded(100 * (torch.arange(N) + 0.5) / N), **_over_seeds(values)}

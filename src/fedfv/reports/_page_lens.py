@@ -1,11 +1,12 @@
 """The data of the conflict lens that the page embeds."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fedfv.reports._defences import marks_of, standings_of, was_skipped
+from fedfv.reports._embedding import embedded
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row
 from fedfv.runs import Record
@@ -16,34 +17,24 @@ def lens_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row], limit: int) 
 
     Each item has the position of its row, since client names belong to a row.
     """
-    recorded = []
-    for place, (group, row) in enumerate(zip(groups, rows, strict=True)):
-        for run in group:
-            looks = [record for record in run.records if record.lens is not None]
-            if looks:
-                recorded.append((f"{row.label}, seed {run.seed}", run is group[0], looks, place))
-    if sum(_numbers(looks) for _, _, looks, _ in recorded) > limit:
-        recorded = [item for item in recorded if item[1]]
-    excess = sum(_numbers(looks) for _, _, looks, _ in recorded) / limit
-    drawn = []
-    for name, _, looks, place in sorted(recorded, key=lambda item: not _is_explained(item[2])):
-        kept = looks if excess <= 1 else _thinned(looks, math.ceil(len(looks) / excess))
-        drawn.append({"label": name, "row": place, "looks": [_look(record) for record in kept]})
-    return drawn
+    recorded = embedded(groups, rows, _looks, _numbers, limit)
+    return [
+        {"label": series.label, "row": series.row, "looks": [_look(record) for record in series.records]}
+        for series in sorted(recorded, key=lambda series: not _is_explained(series.records))
+    ]
 
 
-def _numbers(looks: Sequence[Record]) -> int:
-    return sum(len(record.lens.cosines) + 4 * len(record.lens.clients) for record in looks if record.lens)
+def _looks(run: Run) -> list[Record]:
+    return [record for record in run.records if record.lens is not None]
+
+
+def _numbers(record: Record) -> int:
+    return 0 if record.lens is None else len(record.lens.cosines) + 4 * len(record.lens.clients)
 
 
 def _is_explained(looks: Sequence[Record]) -> bool:
     """Whether the rule recorded how it changed the updates."""
     return any(record.lens is not None and record.lens.projected is not None for record in looks)
-
-
-def _thinned(looks: Sequence[Record], count: int) -> list[Record]:
-    places = np.linspace(0, len(looks) - 1, max(2, count)).round().astype(int)
-    return [looks[i] for i in dict.fromkeys(places.tolist())]
 
 
 def _look(record: Record) -> dict[str, Any]:
@@ -62,4 +53,17 @@ def _look(record: Record) -> dict[str, Any]:
         "conflicting": sum(negative) / max(1, len(negative)),
         "against_mean": float(np.mean(np.array(lens.before) < 0)),
         "against": float(np.mean(np.array(lens.after) < 0)),
+        **_defences(record, lens.clients),
     }
+
+
+def _defences(record: Record, clients: Sequence[int]) -> dict[str, Any]:
+    """What the defences did in a round, and which clients lied, without empty entries."""
+    standings = standings_of(record)
+    entries = {
+        "lied": record.lied,
+        **marks_of(record),
+        "standing": [standings[client] for client in clients] if standings else [],
+        "skipped": was_skipped(record),
+    }
+    return {name: value for name, value in entries.items() if value}

@@ -60,8 +60,7 @@ def _interval(row: Row, metric: Metric) -> str | None:
     if metric.interval is None:
         return None
     ends = []
-    noise = [None] * len(row.scores) if row.variances is None else list(row.variances)
-    for scores, sizes, variances in zip(row.scores, row.test_sizes, noise, strict=True):
+    for scores, sizes, variances in row.samples():
         counted = sizes >= metric.least_test_size
         count = int(counted.sum())
         if count < _FEW_CLIENTS:

@@ -16,7 +16,7 @@ from fedfv.metrics import METRICS, over_seeds, shown_in
 from fedfv.reports._markdown import markdown_table
 from fedfv.reports._runs import Run, group_by_seed, read_all
 from fedfv.reports._summary import Row, rows_of
-from fedfv.runs import RunDirectory
+from fedfv.runs import RunDirectory, of_counted
 from fedfv.tasks import ACCURACY, Score
 
 RankOn = Literal["validation", "test"]
@@ -76,13 +76,14 @@ def _ranked(setting: Setting, folder: Path, by: str, on: RankOn) -> Ranked | Non
 
 
 def _measure(run: Run, by: str, on: RankOn) -> float:
-    """The metric at the last evaluation, over the clients that have such examples."""
+    """The metric at the last evaluation, over the counted clients that have such examples."""
     last, sizes = run.evaluations[-1], run.opening.sizes[on]
     scores = last.validation if on == "validation" else last.test
     if scores is None:
         raise ConfigError(f"{run.path} has no records on validation examples; rank on test examples: --rank-on test.")
     noise = scores.variances or [None] * len(sizes)
-    known = [each for each in zip(scores.scores, sizes, noise, strict=True) if each[0] is not None]
+    everyone = list(zip(scores.scores, sizes, noise, strict=True))
+    known = [each for each in of_counted(everyone, run.opening.liars) if each[0] is not None]
     values, counts = (torch.tensor(column) for column in list(zip(*known, strict=True))[:2])
     variances = None
     if scores.variances is not None:
@@ -107,6 +108,7 @@ def write_ranking(
         "ranked_by": by,
         "ranked_on": on,
         **({} if score == ACCURACY else {"score": asdict(score)}),
+        **({"without_liars": True} if without_liars(ranked) else {}),
         "settings": [_as_json(entry) for entry in ranked],
         "made_with": list(environments),
     }
@@ -114,6 +116,11 @@ def write_ranking(
     files[0].write_text(json.dumps(ranking, indent=1) + "\n")
     files[1].write_text(ranking_markdown(ranking))
     return files
+
+
+def without_liars(ranked: Sequence[Ranked]) -> bool:
+    """Whether the metrics of some setting leave out clients that lie."""
+    return any(entry.row is not None and entry.row.without_liars for entry in ranked)
 
 
 def _as_json(entry: Ranked) -> dict[str, Any]:
@@ -135,6 +142,7 @@ def ranking_markdown(ranking: dict[str, Any]) -> str:
     by, on = ranking["ranked_by"], ranking.get("ranked_on", "test")
     score = Score(**ranking["score"]) if "score" in ranking else ACCURACY
     plural = "accuracies in per cent" if score == ACCURACY else score.title
+    honest = ", of the clients that do not lie" if ranking.get("without_liars") else ""
     best: dict[str, Any] = {}
     for setting in ranking["settings"]:
         best.setdefault(setting["rule"], setting)
@@ -143,7 +151,7 @@ def ranking_markdown(ranking: dict[str, Any]) -> str:
     note = [last, ""] if diverged else []
     return "\n".join(
         [
-            f"The best setting of each rule by `{by}` on {on} examples; test {plural}, ± over seeds",
+            f"The best setting of each rule by `{by}` on {on} examples; test {plural}{honest}, ± over seeds",
             "",
             _table(list(best.values()), by, on, score),
             "",

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv.errors import ConfigError, RunError
-from fedfv.runs import Numbers, Opening, Record, RunDirectory
+from fedfv.runs import Numbers, Opening, Record, RunDirectory, counted
 from fedfv.tasks import Score
 
 EXPERIMENT = "experiment.toml"  # a directory with this file is a run directory
@@ -37,6 +37,11 @@ class Run(NamedTuple):
     def names(self) -> list[str]:
         """The names of all clients; empty if they have none or are not known."""
         return self.opening.names
+
+    @property
+    def counted(self) -> Bool[Tensor, " N"]:
+        """The clients that count in metrics: all but the liars."""
+        return torch.tensor(counted(len(self.opening.sizes["test"]), self.opening.liars))
 
     @property
     def score(self) -> Score:
@@ -178,7 +183,8 @@ def _agreement(first: Run, again: Run) -> str:
 
 def _fields(record: Record) -> list[Any]:
     """The values of a record that must be equal in two runs of the same experiment."""
-    return [record.replied, record.train_losses, record.measured, record.lens, record.test, record.validation]
+    ours = [record.replied, record.train_losses, record.measured, record.lied, record.defence, record.lens]
+    return [*ours, record.test, record.validation]
 
 
 def scores_of(records: Sequence[Record]) -> Float[Tensor, "records N"]:

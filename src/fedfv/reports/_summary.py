@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv.errors import RunError
@@ -15,6 +15,14 @@ from fedfv.metrics import METRICS, over_seeds, summary
 from fedfv.reports._labels import Rule, labels
 from fedfv.reports._runs import Run, group_by_seed, read_all, scores_of, test_sizes_of, variances_of
 from fedfv.tasks import ACCURACY, Score
+
+
+class Sample(NamedTuple):
+    """The scores of the clients that count in metrics, of one seed."""
+
+    scores: Float[Tensor, " n"]
+    test_sizes: Int[Tensor, " n"]
+    variances: Float[Tensor, " n"] | None
 
 
 class Row(NamedTuple):
@@ -29,9 +37,33 @@ class Row(NamedTuple):
     clients: Int[Tensor, " N"]  # clients that were evaluated with every seed; the fields below are about them
     scores: Float[Tensor, "seeds N"]
     test_sizes: Int[Tensor, "seeds N"]
+    counted: Bool[Tensor, "seeds N"]  # the clients that count in `metrics`: all but the liars, whom each seed draws
     names: list[str]  # empty if the clients have no names
     score: Score = ACCURACY  # what the scores mean
     variances: Float[Tensor, "seeds N"] | None = None  # sampling variances of scores that are not shares
+
+    @property
+    def without_liars(self) -> bool:
+        """Whether the metrics leave out clients that lie."""
+        return not bool(self.counted.all())
+
+    def samples(self) -> list[Sample]:
+        """For each seed, what metrics are computed from."""
+        noise = [None] * len(self.seeds) if self.variances is None else list(self.variances)
+        return [
+            Sample(scores[counts], sizes[counts], None if variances is None else variances[counts])
+            for scores, sizes, variances, counts in zip(self.scores, self.test_sizes, noise, self.counted, strict=True)
+        ]
+
+    def from_worst_to_best(self) -> Float[Tensor, "seeds n"]:
+        """The scores of the counted clients of each seed, in order; quantiles if seeds count different numbers."""
+        down = self.score.lower_is_better
+        ordered = [sample.scores.sort(descending=down).values for sample in self.samples()]
+        count = min(map(len, ordered))
+        if any(len(scores) > count for scores in ordered):
+            shares = torch.linspace(1, 0, count) if down else torch.linspace(0, 1, count)
+            ordered = [scores.quantile(shares.to(scores)) for scores in ordered]
+        return torch.stack(ordered)
 
     def cell(self, metric: str, between: str = " ± ") -> str:
         """The text of a metric in tables: in its unit, with its spread if there are several seeds.
@@ -46,7 +78,7 @@ class Row(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Mean and dispersion over the evaluated clients, at each evaluation that all seeds have."""
+    """Mean and dispersion over the evaluated clients that count, at each evaluation that all seeds have."""
 
     rounds: list[int]
     means: Float[Tensor, "seeds evaluations"]
@@ -77,23 +109,27 @@ def _row(group: Sequence[Run], name: str) -> Row:
         raise RunError(f"{group[0].path} has no client that was evaluated at the end.")
     scores, sizes = scores[:, clients], sizes[:, clients]
     variances = None if variances is None else variances[:, clients]
-    noise = [None] * len(group) if variances is None else list(variances)
+    counts = torch.stack([run.counted for run in group])[:, clients]
+    if not counts.any(dim=1).all():
+        raise RunError(f"{group[0].path} has no honest client that was evaluated at the end.")
     score, names = group[0].score, group[0].names
-    summaries = [summary(each, size, score, known) for each, size, known in zip(scores, sizes, noise, strict=True)]
-    return Row(
+    row = Row(
         rule=Rule.of(group[0].settings).title,
         label=name,
         seeds=[run.seed for run in group],
         rounds=[last.rounds_done for last in lasts],
         diverged=[run.seed for run in group if run.diverged is not None],
-        metrics={name: _over_seeds([values[name] for values in summaries]) for name in summaries[0]},
+        metrics={},
         clients=clients,
         scores=scores,
         test_sizes=sizes,
+        counted=counts,
         names=[names[client] for client in clients.tolist()] if names else [],
         score=score,
         variances=variances,
     )
+    summaries = [summary(each.scores, each.test_sizes, score, each.variances) for each in row.samples()]
+    return row._replace(metrics={name: _over_seeds([values[name] for values in summaries]) for name in summaries[0]})
 
 
 def _over_seeds(values: Sequence[float]) -> tuple[float, float]:
@@ -107,6 +143,9 @@ def curve_of(group: Sequence[Run]) -> Curve:
     """The curve of runs that differ only in their seed."""
     common = sorted(set.intersection(*({record.rounds_done for record in run.evaluations} for run in group)))
     evaluations = [[record for record in run.evaluations if record.rounds_done in common] for run in group]
-    values = [scores_of(records).numpy() for records in evaluations]
+    values = [
+        scores_of(records).masked_fill(~run.counted, torch.nan).numpy()
+        for run, records in zip(group, evaluations, strict=True)
+    ]
     means, stds = (np.stack([measure(seed, axis=1) for seed in values]) for measure in (np.nanmean, np.nanstd))
     return Curve(common, torch.from_numpy(means), torch.from_numpy(stds))

@@ -1,6 +1,7 @@
 """TensorBoard files of a run in progress. The only module that imports TensorBoard."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from fedfv._extras import comes_with
 from fedfv.experiments import Progress
 from fedfv.metrics import shown_in
-from fedfv.runs import Record
+from fedfv.runs import Defence, Record, of_counted
 from fedfv.tasks import Score
 
 
@@ -26,18 +27,22 @@ class TensorBoard:
         self._make: Callable[..., Any] = SummaryWriter
         self._folder = str(folder)
         self._writer: Any = None
+        self._defended = False  # whether the defences of the rule have done something
 
     def __call__(self, where: Progress) -> None:
         if self._writer is None:
             self._writer = self._make(self._folder, purge_step=where.rounds_done + 1)
         if where.record is None:
             return
-        for name, value in _scalars(where.record, where.scored_by).items():
+        record = where.record
+        self._defended |= record.defence is not None
+        if self._defended:  # a round in which they do nothing has zeros, not a gap
+            record = replace(record, defence=record.defence or Defence())
+        for name, value in _scalars(record, where.scored_by, where.liars).items():
             self._writer.add_scalar(name, value, where.rounds_done)
-        if (test := where.record.test) is not None:
-            for name, numbers in ((f"clients/{where.scored_by.name}", test.scores), ("clients/loss", test.losses)):
-                if len(values := _numbers(numbers)):
-                    self._writer.add_histogram(name, values, where.rounds_done)
+        for name, numbers in _of_clients(record, where.scored_by, where.liars).items():
+            if len(values := _numbers(numbers)):
+                self._writer.add_histogram(name, values, where.rounds_done)
 
     def close(self) -> None:
         """Flushes and closes the files."""
@@ -45,18 +50,36 @@ class TensorBoard:
             self._writer.close()
 
 
-def _scalars(record: Record, score: Score) -> dict[str, float]:
-    """The numbers of a record by their TensorBoard names; metrics of the clients are in their unit.
+def _of_clients(record: Record, score: Score, liars: Collection[int]) -> dict[str, Sequence[float | None]]:
+    """The numbers of a record that become histograms, by their TensorBoard names; scores and losses without liars."""
+    values: dict[str, Sequence[float | None]] = {}
+    if (test := record.test) is not None:
+        values |= {
+            f"clients/{score.name}": of_counted(test.scores, liars),
+            "clients/loss": of_counted(test.losses, liars),
+        }
+    if record.defence is not None and record.defence.standing:
+        values["defences/standing"] = record.defence.standing
+    return values
+
+
+def _scalars(record: Record, score: Score, liars: Collection[int]) -> dict[str, float]:
+    """The numbers of a record by their TensorBoard names; metrics of the clients are in their unit, and without liars.
 
     The record of a round does not contain test sizes, so metrics that need them are left out.
     """
     scalars: dict[str, float] = {"train/replies": len(record.replied or [])}
     if len(losses := _numbers(record.train_losses)):
         scalars["train/mean loss"] = float(losses.mean())
-    if record.test is not None and len(scores := _numbers(record.test.scores)):
+    if record.test is not None and len(scores := _numbers(of_counted(record.test.scores, liars))):
         values = torch.from_numpy(scores)
         metrics = [metric for metric in shown_in("ranking", score) if not metric.needs_test_sizes]
         scalars |= {f"clients/{metric.title}": metric.unit.factor * float(metric(values)) for metric in metrics}
+    if record.test is not None and len(lying := _numbers([record.test.scores[client] for client in liars])):
+        scalars["liars/mean"] = score.unit.factor * float(lying.mean())
+    if (defence := record.defence) is not None:
+        scalars |= {f"defences/{mark}": len(clients) for mark, clients in defence.marks().items()}
+        scalars["defences/skipped"] = float(defence.skipped)
     if (lens := record.lens) is not None:
         cosines, before, after = (_numbers(values) for values in (lens.cosines, lens.before, lens.after))
         scalars |= {

@@ -63,17 +63,24 @@ def _write_runs(file: Path, rows: Sequence[Row]) -> Path:
 
 
 def _write_clients(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> Path:
-    """One line for each client of each run, at its last evaluation; cells are empty if a client did not answer."""
+    """One line for each client of each run, at its last evaluation; cells are empty if a client did not answer.
+
+    If some run has an attack, a last column says which clients lie.
+    """
+    attacked = any(run.opening.liars for group in groups for run in group)
     with file.open("w", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow(["rule", "seed", "client", "name", rows[0].score.name, "test_size"])
+        writer.writerow(
+            ["rule", "seed", "client", "name", rows[0].score.name, "test_size", *(["liar"] if attacked else [])]
+        )
         for group, row in zip(groups, rows, strict=True):
             for run in group:
                 scores = run.evaluations[-1].test
                 values = [] if scores is None else scores.scores
                 for client, (value, size) in enumerate(zip(values, run.opening.sizes["test"], strict=True)):
                     name = run.names[client] if run.names else display_name([], client)
-                    writer.writerow([row.label, run.seed, client, name, value, size])
+                    lies = [client in run.opening.liars] if attacked else []
+                    writer.writerow([row.label, run.seed, client, name, value, size, *lies])
     return file
 
 

@@ -3,15 +3,29 @@
 from fedfv._extras import comes_with
 
 with comes_with("experiments"):
+    from fedfv.runs._counted import counted, of_counted
     from fedfv.runs._directory import RunDirectory
     from fedfv.runs._frame import frame_of, write_frame
     from fedfv.runs._lock import held
     from fedfv.runs._model import ModelFile, StoredArray, arrays_of, frozen_of
-    from fedfv.runs._record import FORMAT, Defence, External, Fingerprint, Look, Numbers, Opening, Record, Scores, layer
+    from fedfv.runs._record import (
+        FORMAT,
+        MARKS,
+        Defence,
+        External,
+        Fingerprint,
+        Look,
+        Numbers,
+        Opening,
+        Record,
+        Scores,
+        layer,
+    )
     from fedfv.runs._recorder import Recorder
 
 __all__ = [
     "FORMAT",
+    "MARKS",
     "Defence",
     "External",
     "Fingerprint",
@@ -25,9 +39,11 @@ __all__ = [
     "Scores",
     "StoredArray",
     "arrays_of",
+    "counted",
     "frame_of",
     "frozen_of",
     "held",
     "layer",
+    "of_counted",
     "write_frame",
 ]

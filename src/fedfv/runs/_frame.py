@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def frame_of(records: list[Record]) -> "pd.DataFrame":
     """One row for each client and evaluation: rounds, part, client, size, loss, score and its sampling variance.
 
-    The variance of a share, such as an accuracy, follows from the share and the number of examples.
+    The variance of a share, such as an accuracy, follows from the share and the number of examples. If the experiment
+    has an attack, a last column says which clients lie.
     """
     with comes_with("frames"):
         import pandas as pd
@@ -33,12 +34,16 @@ def frame_of(records: list[Record]) -> "pd.DataFrame":
     frame["part"] = frame["part"].astype("category")
     if opening.scored_by.is_share:
         frame["variance"] = frame["score"] * (1 - frame["score"]) / (frame["size"].astype(float) - 1)
+    if opening.liars:
+        frame["liar"] = frame["client"].isin(opening.liars)
     frame.attrs["score"] = opening.scored_by.title
     return frame
 
 
 def write_frame(file: Path, keys: Sequence[str], parts: Mapping[tuple[Any, ...], list[Record]]) -> Path:
     """Writes the records of several runs as one table: `.csv` or `.parquet`.
+
+    If some of the runs have an attack, the column `liar` is empty for the others.
 
     Args:
         file: the file.
@@ -56,6 +61,8 @@ def write_frame(file: Path, keys: Sequence[str], parts: Mapping[tuple[Any, ...],
             frame.insert(place, key, value)
         frames.append(frame)
     whole = pd.concat(frames, ignore_index=True)
+    if "liar" in whole:
+        whole["liar"] = whole["liar"].astype("boolean")
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".csv":
         whole.to_csv(file, index=False)

@@ -114,14 +114,19 @@ class Defence:
         """The defences in an explanation; None if they did nothing, and judge nobody."""
         if explanation is None:
             return None
-        marks = {name: getattr(explanation, name) for name in _MARKS}
+        marks = {name: getattr(explanation, name) for name in MARKS}
         clients = {name: replies.clients[mark].tolist() for name, mark in marks.items() if mark is not None}
         standing = [] if explanation.standing is None else _rounded(explanation.standing)
         defence = cls(**clients, standing=standing, skipped=explanation.skipped)
         return None if defence == cls() else defence
 
+    def marks(self) -> dict[str, list[int]]:
+        """The clients to whom the defences did something, by what they did."""
+        return {name: getattr(self, name) for name in MARKS}
 
-_MARKS = ("clipped", "capped", "demoted", "dropped")
+
+MARKS = ("clipped", "capped", "demoted", "dropped")
+"""What defences do to single clients, from the mildest to the most severe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +205,7 @@ class Record:
         if (defence := self.defence) is not None:
             if defence.standing:
                 _check_length("defence.standing", defence.standing, len(replied))
-            if strangers := {client for name in _MARKS for client in getattr(defence, name)} - {*replied}:
+            if strangers := {client for clients in defence.marks().values() for client in clients} - {*replied}:
                 raise ValueError(f"`defence` has client {min(strangers)}, which did not reply")
         if (lens := self.lens) is not None:
             for name in ("lengths", "before", "after", "projected"):

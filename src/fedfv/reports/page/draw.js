@@ -14,6 +14,12 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 // The display name of a client; each row has the names of its own federation.
 const clientName = (row, client) => data.rosters[row.roster][client] ?? `client ${client}`;
 
+// What a client may have done, or what defences may do to one: a sign for figures.
+const SIGNS = { lied: "\u2020", clipped: "\u2702\ufe0e", capped: "\u25be", demoted: "\u2193", dropped: "\u2715" };
+
+// The names of the first clients of a list.
+const some = (clients, name) => clients.slice(0, 8).map(name).join(", ") + (clients.length > 8 ? " ..." : "");
+
 // Draws a figure in the colours of the page, which follow the reader's light or dark mode.
 function draw(id, traces, layout, label) {
   const place = byId(id);

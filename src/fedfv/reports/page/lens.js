@@ -40,7 +40,7 @@ function drawLens() {
     customdata: positions.map((i) => details(look, i)), hovertemplate: "%{y}: %{x:.3f}<br>%{customdata}<extra>%{fullData.name}</extra>",
   });
   const moves = positions.map((i, k) => ({ type: "line", y0: k, y1: k, x0: look.before[i], x1: look.after[i], line: { color: css("--faint"), width: 1 } }));
-  draw("lens-pays", [pays("before", "with the plain mean", "circle-open", css("--conflict")), pays("after", "with the step", "circle", css("--agree"))],
+  draw("lens-pays", [pays("before", "with the plain mean", "circle-open", css("--conflict")), { ...pays("after", "with the step", "circle", css("--agree")), ...signsOf(look) }],
     { caption: "who pays: cosine of each update", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, shapes: moves, xaxis: { range: [-1.05, 1.05], title: { text: "left of 0: the step works against the client" }, zerolinewidth: 2 }, yaxis: { ...ticks, autorange: "reversed" } },
     `Cosine of each update of round ${look.round} with the plain mean and with the step`);
   byId("lens-note").textContent = summary(look, name);
@@ -51,7 +51,7 @@ function drawLens() {
     draw("lens-external", [{
       type: "scatter", mode: "markers", x: points.map((p) => p.round), y: points.map((p) => 100 * p.share),
       marker: { color: css("--c3"), size: points.map((p) => 6 + 2 * Math.sqrt(p.clients.length)), opacity: 0.7 },
-      text: points.map((p) => `update of round ${p.past}: ${p.clients.slice(0, 8).map(name).join(", ")}${p.clients.length > 8 ? " ..." : ""}`),
+      text: points.map((p) => `update of round ${p.past}: ${some(p.clients, name)}`),
       hovertemplate: "%{text}<br>%{y:.1f} % of the direction removed<extra></extra>",
     }], { caption: "external conflicts: conflicts with the last updates of absent clients", shapes: [at], xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: "per cent of the direction" }, rangemode: "tozero" } },
       "Share of the direction removed for absent clients, over rounds");
@@ -60,17 +60,42 @@ function drawLens() {
 
 function details(look, i) {
   const parts = [`loss ${look.losses[i].toPrecision(3)}`, `length ${look.lengths[i].toPrecision(3)}`];
-  if (look.projected) parts.push(look.kept.includes(look.clients[i]) ? "update kept unchanged" : `projected: ${(100 * look.projected[i]).toFixed(0)} % of its length changed`);
-  return parts.join(", ");
+  if (look.projected && !look.dropped?.includes(look.clients[i])) parts.push(look.kept.includes(look.clients[i]) ? "update kept unchanged" : `projected: ${(100 * look.projected[i]).toFixed(0)} % of its length changed`);
+  const marks = signed(look).filter(([mark]) => look[mark].includes(look.clients[i])).map(([mark]) => mark);
+  if (look.standing) parts.push(`standing ${look.standing[i]}`);
+  return [...parts, ...marks].join(", ");
+}
+
+// The signs that occur in a round, each with what it stands for.
+const signed = (look) => Object.entries(SIGNS).filter(([mark]) => look[mark]);
+
+// The signs of the clients beside their points, on the side away from the other point if there is room, else above.
+function signsOf(look) {
+  if (signed(look).length === 0) return {};
+  const positions = look.shown.map((client) => look.clients.indexOf(client));
+  const side = (i) => (look.after[i] >= look.before[i] ? (look.after[i] < 0.8 ? "middle right" : "top center") : (look.after[i] > -0.8 ? "middle left" : "top center"));
+  return {
+    mode: "markers+text",
+    text: look.shown.map((client) => signed(look).filter(([mark]) => look[mark].includes(client)).map(([, sign]) => sign).join(" ")),
+    textposition: positions.map(side),
+  };
+}
+
+// What the defences did in a round, and who lied, in words.
+function defences(look, name) {
+  const standing = (client) => (look.standing ? ` (standing ${look.standing[look.clients.indexOf(client)]})` : "");
+  const parts = signed(look).map(([mark, sign]) => `${capital(mark)} ${sign}: ${some(look[mark], (client) => name(client) + (mark === "demoted" || mark === "dropped" ? standing(client) : ""))}.`);
+  if (look.skipped) parts.push(`The round was skipped, so the model did not change: ${look.dropped?.length === look.clients.length ? "every reply was dropped" : "the direction was absurdly long"}.`);
+  return parts;
 }
 
 function summary(look, name) {
   const parts = [`Round ${look.round}: ${look.clients.length} clients replied, ${(100 * look.conflicting).toFixed(0)} % of the pairs conflict.`];
   parts.push(`The plain mean would work against ${Math.round(look.against_mean * look.clients.length)} of them; the step works against ${Math.round(look.against * look.clients.length)}. The cosine of the step with the plain mean is ${look.turned.toFixed(3)}.`);
   if (look.projected) {
-    const changed = look.projected.filter((share) => share > 0).length;
-    parts.push(`${look.kept.length ? look.kept.slice(0, 8).map(name).join(", ") + (look.kept.length > 8 ? " ..." : "") : "No clients"} kept ${look.kept.length === 1 ? "its update" : "their updates"}; ${changed} ${changed === 1 ? "update was" : "updates were"} projected, which changed up to ${(100 * Math.max(...look.projected)).toFixed(0)} % of ${changed === 1 ? "its" : "their"} length.`);
+    const shares = look.projected.filter((share, i) => share > 0 && !look.dropped?.includes(look.clients[i])), changed = shares.length;
+    parts.push(`${look.kept.length ? some(look.kept, name) : "No clients"} kept ${look.kept.length === 1 ? "its update" : "their updates"}; ${changed} ${changed === 1 ? "update was" : "updates were"} projected${look.clipped ? " or clipped" : ""}, which changed up to ${(100 * Math.max(0, ...shares)).toFixed(0)} % of ${changed === 1 ? "its" : "their"} length.`);
   }
   if (look.clients.length > look.shown.length) parts.push(`${look.shown.length} clients are drawn, spread evenly from the smallest loss to the largest.`);
-  return parts.join(" ");
+  return [...parts, ...defences(look, name)].join(" ");
 }
