@@ -60,7 +60,7 @@ def test_a_client_that_is_against_all_others_is_dropped() -> None:
 
 
 def test_a_demoted_client_counts_as_the_best_served_one() -> None:
-    rule = Judge(FedFV(alpha=0.3, tau=0), demote=0.5, drop=1.5)
+    rule = Judge(FedFV(alpha=0.3, tau=0), demote=0.5, drop=1.0)
     updates = torch.tensor([[1.0, 0.1], [1.0, -0.1], [1.0, 0.0], [-1.0, 0.0]], dtype=DOUBLE)
     losses = torch.tensor([1.0, 2.0, 0.5, 9.0], dtype=DOUBLE)
     sizes = torch.tensor([10, 10, 10, 10])
@@ -78,21 +78,43 @@ def test_a_demoted_client_counts_as_the_best_served_one() -> None:
 
 def test_standing_is_lost_and_regained_over_the_rounds() -> None:
     against = torch.cat([AGAINST[:1], AGAINST])  # with four others, since three must have a say
-    rule = Judge(FedAvg(), demote=0.5, drop=1.5, memory=0.5, credit=0.25)
-    steps = judged(rule, against, against, against, against.abs())
-    # -1, -0.5 - 1, -0.75 - 1, and then -0.875 + 0.8^3 for cosines of 1, which count as 0.8
-    expected = [-1.0, -1.5, -1.75, -0.875 + 0.512]
-    assert [step.explanation.standing[4].item() for step in steps] == pytest.approx(expected)
-    assert [step.explanation.demoted[4].item() for step in steps] == [True, True, False, False]
-    assert [step.explanation.dropped[4].item() for step in steps] == [False, False, True, False]
-    assert steps[3].explanation.standing[:4].tolist() == [0.25] * 4  # at the credit, not at 0.512
+    together = against.abs()  # cosines of 1 count as 0.8, so each client agrees by 0.512
+    rule = Judge(FedAvg(), demote=0.3, drop=0.8, memory=0.5, credit=0.25)
+    found = [step.explanation for step in judged(rule, against, together, together, against)]
+    pairs = [(0.0, 1.0), (0.512, 0.5), (1.25 * 0.512, 0.25), (1.25 * 0.25 * 0.512, 0.125 + 1)]
+    expected = [(agreement - opposition) / (agreement + opposition) for agreement, opposition in pairs]
+    assert [each.standing[4].item() for each in found] == pytest.approx(expected)
+    assert [each.demoted[4].item() for each in found] == [False, False, False, True]
+    assert [each.dropped[4].item() for each in found] == [True, False, False, False]
+    assert found[3].standing[:4].tolist() == [1.0] * 4
 
 
 def test_a_dropped_client_has_no_say_and_is_still_judged() -> None:
-    (_, second) = judged(Judge(FedAvg(), memory=1.0, credit=9.0), AGAINST, AGAINST)
-    # The others are not judged in the first round. In the second, the dropped client still counts among the pairs that
-    # oppose each other, so they are not judged either.
-    assert second.explanation.standing.tolist() == [0.0, 0.0, 0.0, -2.0]
+    rule: Any = Judge(FedAvg())
+    server = start(rule, 6, torch.zeros(2, dtype=DOUBLE))
+    low = server.memory._replace(opposition=torch.tensor([0.0, 0.0, 0.0, 9.0, 0.0, 0.0], dtype=DOUBLE))
+    found = explained_step(rule, make_replies(torch.cat([AGAINST[:3], AGAINST[:1]])), server._replace(memory=low))
+    # The other three have only two others that are heard. The dropped one has three, and agrees with them.
+    assert found.server.memory.agreement.tolist() == pytest.approx([0.0, 0.0, 0.0, 0.512, 0.0, 0.0])
+    assert found.server.memory.opposition[3].item() == pytest.approx(0.95 * 9)
+    assert found.direction.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("doubtful", "dropped"), [(1, 1), (2, 2), (3, 0)])
+def test_where_many_clients_are_doubtful_nobody_is_dropped(doubtful: int, dropped: int) -> None:
+    rule: Any = Judge(FedAvg())
+    updates = torch.eye(8, dtype=DOUBLE)
+    server = start(rule, 8, torch.zeros(8, dtype=DOUBLE))
+    opposition = (torch.arange(8) < doubtful).double()
+    memory = server.memory._replace(agreement=1 - opposition, opposition=opposition)
+    found = explained_step(rule, make_replies(updates, sizes=torch.full((8,), 10)), server._replace(memory=memory))
+    assert found.explanation is not None
+    assert found.explanation.dropped is not None
+    assert found.explanation.standing is not None
+    assert found.explanation.standing.tolist() == [-1.0] * doubtful + [1.0] * (8 - doubtful)
+    assert int(found.explanation.dropped.sum()) == dropped
+    assert found.explanation.demoted is not None
+    assert not found.explanation.demoted.any()
 
 
 def test_clients_of_two_camps_are_not_judged() -> None:
@@ -108,33 +130,33 @@ def test_three_clients_alone_are_not_judged() -> None:
 
 
 def test_a_client_whose_cosines_are_weak_keeps_its_standing() -> None:
-    # Cosines of -0.2 with each of three clients that agree: the cube is 0.008, less than what demotes.
+    # Cosines of -0.2 with each of three clients that agree: the cube is 0.008, and 0.05 would be enough to know.
     updates = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [-0.2, math.sqrt(0.96)]], dtype=DOUBLE)
     (found,) = judged(Judge(), updates)
-    assert found.explanation.standing[3].item() == pytest.approx(-0.008)
+    assert found.explanation.standing[3].item() == pytest.approx(-0.008 / 0.05)
     assert not found.explanation.demoted.any()
 
 
 def test_a_client_that_wants_back_what_was_learned_loses_standing() -> None:
     along, aside = torch.tensor([[1.0, 0.0]] * 4, dtype=DOUBLE), torch.tensor([[0.0, 1.0]] * 4, dtype=DOUBLE)
     aside[3] = torch.tensor([-0.5, math.sqrt(0.75)])
-    rule = Judge(FedAvg(), memory=1.0, credit=9.0)
+    rule = Judge(FedAvg(), memory=1.0, credit=1.0)
     # In ten rounds each client gains 0.8^3. Then the cosine of the last one with the path, (10, 0), is -0.5.
     *_, last = judged(rule, *[along] * 10, aside)
-    assert last.explanation.standing.tolist() == pytest.approx([11 * 0.512] * 3 + [11 * 0.512 - 0.125])
+    assert last.server.memory.agreement[:4].tolist() == pytest.approx([11 * 0.512] * 3 + [11 * 0.512 - 0.125])
     *_, last = judged(rule, *[along] * 9, aside)
-    assert last.explanation.standing.tolist() == pytest.approx([10 * 0.512] * 4)  # nine directions are too few
+    assert last.server.memory.agreement[:4].tolist() == pytest.approx([10 * 0.512] * 4)  # nine directions are too few
     # Where most clients turn back, that says nothing about one of them.
     *_, last = judged(rule, *[along] * 10, -along)
-    assert last.explanation.standing.tolist() == pytest.approx([11 * 0.512] * 4)
+    assert last.server.memory.agreement[:4].tolist() == pytest.approx([11 * 0.512] * 4)
 
 
 def test_if_all_clients_are_dropped_the_round_is_skipped() -> None:
-    rule = Judge(FedFV(alpha=0.1, tau=1))
-    server = start(rule, 4, torch.ones(2, dtype=DOUBLE))
-    low = server._replace(memory=server.memory._replace(standing=torch.full((4,), -9.0, dtype=DOUBLE)))
-    buffers = Buffers(torch.ones(4, 1), torch.ones(4, 1, dtype=torch.long))
-    found = explained_step(rule, make_replies(AGAINST, buffers=buffers), low)
+    rule: Any = Judge(FedFV(alpha=0.1, tau=1))
+    server = start(rule, 8, torch.ones(2, dtype=DOUBLE))
+    low = server._replace(memory=server.memory._replace(opposition=(torch.arange(8) == 3).double()))
+    buffers = Buffers(torch.ones(1, 1), torch.ones(1, 1, dtype=torch.long))
+    found = explained_step(rule, make_replies(AGAINST[:1], clients=torch.tensor([3]), buffers=buffers), low)
     assert found.explanation is not None
     assert found.explanation.skipped
     assert found.server.params.tolist() == [1.0, 1.0]

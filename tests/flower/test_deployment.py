@@ -6,22 +6,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from liar_app import task as liar_task
 from loopback import Loopback
 from make_keys import make_keys
 from numpy_app import task
 
 from fedfv import FedFV, Replies, start, step
-from fedfv.experiments import RunDirectory
+from fedfv.experiments import RunDirectory, run
+from fedfv.runs import Scores
 
 pytestmark = pytest.mark.deployment
 
-APP = Path(__file__).parent / "numpy-app"
+APP, LIAR_APP = (Path(__file__).parent / name for name in ("numpy-app", "liar-app"))
 LOOPBACK = Path(__file__).parents[2] / "examples/flower-fashion/loopback.py"
 
 
@@ -114,6 +118,31 @@ def test_a_client_that_was_killed_is_protected_by_the_history(federation: Loopba
     kept = (protecting[last].params - protecting[last + 1].params) @ wants
     assert (forgetting[last].params - forgetting[last + 1].params) @ wants < -1e-3
     assert kept.abs() < 1e-12
+
+
+def test_a_lying_client_does_the_honest_ones_no_harm(tmp_path: Path) -> None:
+    rounds = 4
+    with Loopback(tmp_path / "flower") as federation:
+        for client in range(4):
+            federation.start_node(client)
+        number = federation.submit(LIAR_APP, {"directory": str(tmp_path / "run"), "rounds": rounds})
+        assert federation.wait(number, 240) == "finished:completed"
+    attacked = run(liar_task.experiment(rounds, liar_task.LIES), tmp_path / "attacked")
+    torch.testing.assert_close(final(tmp_path / "run"), final(attacked.path), rtol=0, atol=1e-6)
+    records = RunDirectory(tmp_path / "run").records()
+    defences = [record.defence for record in records[1:]]
+    assert [defence.dropped for defence in defences if defence is not None] == [[liar_task.LIAR]] * rounds
+    honest = run(liar_task.experiment(rounds), tmp_path / "honest").records()[-1].test
+    served, expected = (mean_of_honest(scores) for scores in (records[-1].test, honest))
+    assert served > expected - 0.02
+    unguarded = replace(liar_task.experiment(rounds, liar_task.LIES), aggregator=FedFV(alpha=0.1, tau=1))
+    ruined = run(unguarded, tmp_path / "unguarded").records()[-1].test
+    assert mean_of_honest(ruined) < expected - 0.1
+
+
+def mean_of_honest(scores: Scores | None) -> float:
+    assert scores is not None
+    return fmean(score or 0.0 for score in scores.scores[: liar_task.LIAR])
 
 
 def test_the_example_over_tls_equals_the_simulator(tmp_path: Path) -> None:

@@ -13,70 +13,77 @@ from fedfv.matrix import Matrix
 
 _ALLY = 0.8  # larger cosines count as this one, so that a few clients that agree on a lie gain little by each other
 _UNCLEAR, _CLEAR = 0.2, 0.5  # balances of the others at which a client begins to be judged, and is judged fully
-
-_ROUNDING = 1e-9  # a smaller sum of cubes is rounding error
-
 _FEWEST = 3  # others that can judge a client: of two, one pair would decide whether the others agree
 _STEPS = 10  # directions that a path needs before clients are compared with it
+_ENOUGH = 0.05  # with less agreement and opposition than this in all, a standing stays near zero
+_DOUBT = -0.3  # the standing below which a client is one of the doubtful ones, whose number decides about all verdicts
+_ROUNDING = 1e-9  # a smaller sum of cubes is rounding error
 
 
 class Judged(NamedTuple):
-    """The standing of each of all clients, the sum of past directions, and the state of the rule inside."""
+    """What is known of each of all clients, the sum of past directions, and the state of the rule inside."""
 
-    standing: Float[Tensor, " N"]
+    agreement: Float[Tensor, " N"]
+    opposition: Float[Tensor, " N"]
     path: Float[Tensor, " s"]  # a sample of the parameters; empty before the first direction
     steps: Int[Tensor, ""]  # the number of directions in the sum
     inner: Any
+
+    def standings(self) -> Float[Tensor, " N"]:
+        """The standing of each client, from -1 to 1: the balance of agreement over opposition, relative to both."""
+        known = (self.agreement + self.opposition).clamp(min=_ENOUGH)
+        return (self.agreement - self.opposition) / known
 
 
 @dataclass(frozen=True)
 class Judge(Around[Judged]):
     """Demotes, then drops, clients that work against the others again and again, before any rule sees their replies.
 
-    In each round, the agreement of a client is the mean cube of the cosines between its update and those of the others.
-    The cube counts strong opposition and strong agreement, and hardly the weak conflicts among clients that are merely
-    different. A client that wants back what the federation has learned opposes the sum of all past directions: the cube
-    of this cosine is added if it is below zero and below that of the median client. All this says nothing where the
-    others oppose each other, too, and is weighed by how far they agree among themselves. The standing of a client is
-    the sum of its agreements so far, old ones weighing less.
+    In each round, a client agrees with the others by the mean cube of the cosines between its update and theirs, or
+    opposes them if that is negative. The cube counts strong opposition and strong agreement, and hardly the weak
+    conflicts among clients that are merely different. A client that wants back what the federation has learned opposes
+    the sum of all past directions: the cube of this cosine is added if it is below zero and below that of the median
+    client. All this says nothing where the others oppose each other, too, and is weighed by how far they agree among
+    themselves.
 
-    The losses of a demoted client are taken for the smallest of the round, so no rule favours it. A dropped client does
-    not count at all, and has no say in the agreement of others. Both are still judged, and can regain their standing.
-    A client is not judged in a round in which fewer than three others have a say.
+    The standing of a client is the balance of its agreement over its opposition in all rounds, relative to both, from
+    -1 to 1. The losses of a demoted client are taken for the smallest of the round, so no rule favours it. A dropped
+    client does not count at all, and has no say about others. Both are still judged, and can regain their standing. If
+    many clients are doubtful, there are camps and not liars, and nobody is demoted or dropped. A client is not judged
+    in a round in which fewer than three others have a say.
 
     This rule needs the Gramian of the updates, which the rule inside need not compute again.
 
     Args:
         demote: a client is demoted while its standing is below minus this number.
         drop: a client is dropped while its standing is below minus this number.
-        memory: the factor by which the past counts less, each time that a client replies.
-        credit: the largest standing, so that a client cannot save up agreement for later lies.
+        memory: the factor by which past opposition counts less, each time that a client replies.
+        credit: the same for past agreement, which fades faster, so that it cannot be saved up for later lies.
+        most: the largest share of clients that may be doubtful, with a standing below -0.3; one client always may.
     """
 
-    demote: float = 0.01
-    drop: float = 0.03
-    memory: float = 0.9
-    credit: float = 0.1
+    demote: float = 0.5
+    drop: float = 0.8
+    memory: float = 0.95
+    credit: float = 0.85
+    most: float = 0.25
 
     def __post_init__(self) -> None:
-        check_number(self, "demote", 0)
-        check_number(self, "drop", self.demote)
+        check_number(self, "demote", 0, 1)
+        check_number(self, "drop", self.demote, 1)
         check_number(self, "memory", 0, 1)
-        check_number(self, "credit", 0)
+        check_number(self, "credit", 0, 1)
+        check_number(self, "most", 0, 1)
 
     def init(self, num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> Judged:
-        standing = torch.zeros(num_clients, dtype=torch.double)
-        return Judged(standing, standing[:0], torch.tensor(0), begin(self.rule, num_clients, dim, layers))
+        nothing = torch.zeros(num_clients, dtype=torch.double)
+        return Judged(nothing, nothing, nothing[:0], torch.tensor(0), begin(self.rule, num_clients, dim, layers))
 
     def explain(self, replies: Replies, state: Judged) -> tuple[Float[Tensor, " d"], Judged, Explanation]:
         """The result of a call, and the explanation of the rule inside, with the standing of each client."""
-        before = state.standing[replies.clients]
-        back = _wish_to_go_back(replies.updates, state)
-        agreement = _agreement(replies.gramian(), trusted=before >= -self.drop, back=back)
-        standing = (self.memory * before + agreement).clamp(max=self.credit)
-        judged = state._replace(standing=state.standing.index_copy(0, replies.clients, standing))
-        dropped = standing < -self.drop
-        demoted = (standing < -self.demote) & ~dropped
+        judged = self._judged(replies, state)
+        standing, dropped = judged.standings()[replies.clients], self._dropped(judged)[replies.clients]
+        demoted = (standing < -self.demote) & ~dropped & ~self._sees_camps(judged)
         verdict: dict[str, Any] = {"standing": standing, "demoted": demoted, "dropped": dropped}
         if dropped.all():
             nothing = linalg.combine(torch.zeros_like(standing), replies.updates)
@@ -89,6 +96,25 @@ class Judge(Around[Judged]):
             explanation = explanation._replace(sizes=sizes).for_all(~dropped)
         judged = judged._replace(path=_longer(state.path, direction), steps=state.steps + 1, inner=inner)
         return direction, judged, explanation._replace(**verdict)
+
+    def _judged(self, replies: Replies, state: Judged) -> Judged:
+        """The state with what the updates of a round say about its clients."""
+        clients, heard = replies.clients, ~self._dropped(state)[replies.clients]
+        found = _agreement(replies.gramian(), heard, _wish_to_go_back(replies.updates, state))
+        agreement = self.credit * state.agreement[clients] + found.clamp(min=0)
+        opposition = self.memory * state.opposition[clients] - found.clamp(max=0)
+        return state._replace(
+            agreement=state.agreement.index_copy(0, clients, agreement),
+            opposition=state.opposition.index_copy(0, clients, opposition),
+        )
+
+    def _dropped(self, state: Judged) -> Bool[Tensor, " N"]:
+        return (state.standings() < -self.drop) & ~self._sees_camps(state)
+
+    def _sees_camps(self, state: Judged) -> Bool[Tensor, ""]:
+        """Whether there are more doubtful clients than there may be liars."""
+        known = (state.agreement + state.opposition > 0).sum()
+        return (state.standings() < _DOUBT).sum() > (self.most * known).clamp(min=1)
 
 
 def _demoting(replies: Replies, demoted: Bool[Tensor, " m"]) -> Replies:
@@ -115,17 +141,17 @@ def _longer(path: Float[Tensor, " s"], direction: Float[Tensor, " d"]) -> Float[
 
 
 def _agreement(
-    gramian: Float[Tensor, "m m"], trusted: Bool[Tensor, " m"], back: Float[Tensor, " m"]
+    gramian: Float[Tensor, "m m"], heard: Bool[Tensor, " m"], back: Float[Tensor, " m"]
 ) -> Float[Tensor, " m"]:
-    """How far each update agrees with those of the trusted clients, and with the path; 0 where that says nothing."""
+    """How far each update agrees with those that are heard, and with the path; 0 where that says nothing."""
     lengths = gramian.diagonal().sqrt()
     norms = torch.outer(lengths, lengths)
     cosines = torch.where(norms > 0, gramian / norms, 0.0).fill_diagonal_(0)
     cubes = cosines.clamp(max=_ALLY).pow(3)
-    others = trusted.sum() - trusted.double()
+    others = heard.sum() - heard.double()
     balance = _among_others(cubes) / _among_others(cubes.abs()).clamp(min=_ROUNDING)
     weight = ((balance - _UNCLEAR) / (_CLEAR - _UNCLEAR)).clamp(0, 1)
-    agreement = cubes @ trusted.double() / others.clamp(min=1) + back
+    agreement = cubes @ heard.double() / others.clamp(min=1) + back
     return torch.where(others >= _FEWEST, weight * agreement, 0.0)
 
 

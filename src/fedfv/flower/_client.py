@@ -1,11 +1,12 @@
 """A Flower client app that trains like the simulated clients."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
 from torch import Tensor, nn
 
 from fedfv.core import ACCURACY, NO_BUFFERS, TRAINED_LOSS, Buffers, Measure
@@ -40,6 +41,7 @@ def fair_client(
     seed: int = 0,
     measures: Mapping[str, Measure] = MappingProxyType({}),
     key: str = "partition-id",
+    mods: Sequence[Mod] = (),
 ) -> ClientApp:
     """An app whose clients meet the contract: they evaluate the received model, train it, and reply.
 
@@ -54,8 +56,9 @@ def fair_client(
         seed: seed for the order of the examples, which is that of a simulated client with the same seed.
         measures: the `needs` of your own rule.
         key: key of the node's configuration that holds the client's id.
+        mods: Flower mods, which wrap the app.
     """
-    app, task = identify(ClientApp(), key), Classification() if task is None else task
+    app, task = identify(ClientApp(mods=list(mods)), key), Classification() if task is None else task
     known = {"accuracies": ACCURACY, "trained_losses": TRAINED_LOSS, **measures}
     fields = {key_of(name): name for name in known}
 

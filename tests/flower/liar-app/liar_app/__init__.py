@@ -1,0 +1,1 @@
+"""A client that lies, on a network."""
