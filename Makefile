@@ -25,9 +25,9 @@ lint: .venv/.ready
 unit: .venv/.ready
 	$(BIN)/pytest -n auto
 
-# Tests that take seconds each, or start processes or a browser.
+# Tests that take seconds each, or start processes or a browser, on all cores.
 integration: .venv/.ready
-	$(BIN)/pytest -m integration
+	$(BIN)/pytest -n auto -m integration
 
 # Tests with real Flower processes: a SuperLink and SuperNodes on loopback.
 deployment: .venv/.ready

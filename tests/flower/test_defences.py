@@ -75,22 +75,23 @@ def everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_the_log_names_a_client_when_it_is_demoted_and_when_it_is_dropped(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    result = run(Judge(FedAvg(), demote=0.01, drop=0.9), grid_of_agreement(), 4, tmp_path / "run")
+    result = run(Judge(FedAvg(), demote=0.3, drop=0.6), grid_of_agreement(lying={1, 2, 3}), 4, tmp_path / "run")
     records = RunDirectory(tmp_path / "run").records()[1:]
-    assert [record.defence.demoted for record in records if record.defence] == [[LIAR], [], [], []]
-    assert [record.defence.dropped for record in records if record.defence] == [[], [LIAR], [LIAR], [LIAR]]
+    assert [record.defence.demoted for record in records if record.defence] == [[], [LIAR], [], []]
+    assert [record.defence.dropped for record in records if record.defence] == [[], [], [LIAR], [LIAR]]
     standing = [dict(zip(record.replied or [], record.defence.standing, strict=True))[LIAR] for record in records]
     because = "since its updates work against the others'"
     assert lines(caplog, f"client {LIAR}") == [
         (
             "WARNING",
-            f"round 0, client 2 (standing {standing[0]}): demoted, {because}: "
+            f"round 1, client 2 (standing {standing[1]}): demoted, {because}: "
             "its loss is taken for the smallest of the round",
         ),
-        ("WARNING", f"round 1, client 2 (standing {standing[1]}): dropped, {because}: its reply is not used"),
+        ("WARNING", f"round 2, client 2 (standing {standing[2]}): dropped, {because}: its reply is not used"),
     ]
     metrics = [dict(each) for each in result.train_metrics_clientapp.values()]
-    assert metrics == [{"replies": 4, "used": 1, "demoted": 1}, *[{"replies": 4, "used": 1, "dropped": 1}] * 3]
+    good = {"replies": 4, "used": 1}
+    assert metrics == [good, {**good, "demoted": 1}, {**good, "dropped": 1}, {**good, "dropped": 1}]
 
 
 def test_a_client_that_regains_its_standing_is_named(caplog: pytest.LogCaptureFixture) -> None:

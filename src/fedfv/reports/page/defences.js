@@ -68,7 +68,7 @@ function drawStanding(run) {
 
 // Why clients are demoted and dropped, with the thresholds of the settings, or what the records say about them.
 function why(run) {
-  const parts = ["The standing of a client is the agreement of its updates with those of the others, summed over the rounds, old ones counting less. A client that works against the others again and again sinks, and is demoted below one threshold and dropped below a lower one (diamonds and crosses in the figure)."];
+  const parts = ["The standing of a client, from −1 to 1, is how far the agreement of its updates with those of the others outweighs their opposition, over all rounds so far. A client that works against the others again and again sinks, and is demoted below one threshold and dropped below a lower one (diamonds and crosses in the figure), unless so many clients are doubtful that there are camps and not liars."];
   if (run.thresholds) parts.push(`The settings say that these are ${run.thresholds[0]} and ${run.thresholds[1]}.`);
   else if (Object.keys(run.highest).length) parts.push(`The settings do not name them; in this run, ${Object.entries(run.highest).map(([mark, standing]) => `the highest standing of a ${mark} client was ${standing}`).join(", and ")}.`);
   if (run.replied > run.drawn.length) parts.push(`The figures show ${run.drawn.length} of ${run.replied} clients: first those that lie, then those that were demoted or dropped.`);
