@@ -1,0 +1,45 @@
+"""The page about clients that lie says what the file in results/ says, and the script makes what the page needs."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedfv.experiments import run
+from tests.experiments.helpers import small, write_data
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def script() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "scripts" / "robustness.py"))
+
+
+def test_the_page_is_what_the_results_make_of_it(script: dict[str, Any]) -> None:
+    page = (ROOT / "docs" / "robustness.md").read_text()
+    assert script["filled"](page) == page
+
+
+def test_every_cell_of_the_plan_is_an_experiment(script: dict[str, Any]) -> None:
+    cells = list(script["cells"]())
+    assert len({cell.key for cell in cells}) == len(cells)
+    for cell in cells:
+        experiment = cell.experiment()
+        assert (experiment.attack is None) == (cell.attack == script["NO_ATTACK"])
+        assert experiment.seed == cell.seed
+        assert experiment.partition.seed == cell.seed
+
+
+def test_results_are_those_of_honest_clients_and_of_what_the_judge_said(script: dict[str, Any], tmp_path: Path) -> None:
+    table = {"name": "robust", "rule": {"name": "fedfv", "alpha": 0.1, "tau": 0}}
+    everyone = {"sampling": {"kind": "everyone"}, "aggregator": table}
+    attack = {"clients": [4], "loss": "huge", "update": "negated"}
+    place = run(small(write_data(tmp_path / "data.npz"), attack=attack, **everyone), tmp_path / "run")
+    records = place.records()
+    counts = script["_detection"](records, {4})
+    caught = sum(4 in [*record.defence.demoted, *record.defence.dropped] for record in records[1:] if record.defence)
+    assert counts["liars"]["replies"] == 12
+    assert counts["honest"]["replies"] == 60
+    assert counts["liars"]["demoted"] + counts["liars"]["dropped"] == caught
