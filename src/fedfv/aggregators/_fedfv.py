@@ -28,7 +28,8 @@ class FedFV:
     direction of zero stays zero.
 
     FedFV needs every client's update in the clear, so it cannot run under secure aggregation, and it trusts the losses
-    that clients report, unless `robust` is around it. With more than two clients the direction may still conflict with some of them.
+    that clients report, unless `robust` is around it. With more than two clients the direction may still conflict with
+    some of them.
 
     Args:
         alpha: the share of clients, those with the largest losses, whose updates stay whole, without a projection.
