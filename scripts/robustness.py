@@ -13,6 +13,7 @@ import re
 import shutil
 import tomllib
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -66,17 +67,15 @@ def _without_absent(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def cells() -> Iterator[Cell]:
-    """All runs of the plan: those of one seed and attack before the next."""
+    """All runs of the plan: first those of the rules that meet all attacks."""
     extra, share = PLAN["extra"], PLAN["share"]
-    for track in PLAN["tracks"]:
-        for seed in PLAN["seeds"]:
-            for attack in (NO_ATTACK, *PLAN["attacks"], *PLAN["more_attacks"]):
-                for rule in PLAN["rules"]:
-                    if attack not in PLAN["more_attacks"] or rule in extra["all_attacks"]:
-                        yield Cell(track, rule, attack, share, seed)
-            for attack in (*PLAN["attacks"], *PLAN["more_attacks"]):
-                for rule in extra["more_liars"]:
-                    yield Cell(track, rule, attack, extra["larger_share"], seed)
+    some, first = (NO_ATTACK, *PLAN["attacks"]), extra["all_attacks"]
+    others = [rule for rule in PLAN["rules"] if rule not in first]
+    for rules, attacks in ((first, (*some, *PLAN["more_attacks"])), (others, some)):
+        for track, seed, attack, rule in product(PLAN["tracks"], PLAN["seeds"], attacks, rules):
+            yield Cell(track, rule, attack, share, seed)
+            if attack != NO_ATTACK and rule in extra["more_liars"]:
+                yield Cell(track, rule, attack, extra["larger_share"], seed)
 
 
 def result_of(cell: Cell, place: RunDirectory) -> Result:

@@ -195,7 +195,7 @@ def test_flipped_labels_mislead_liars_alone(tmp_path: Path) -> None:
     clients = AttackedClients(honest, Lies(clients=(2,), labels="flipped"), torch.tensor([2]), params, misled)
     rows, own, false = (updates_of(each(0, everyone, params, NO_BUFFERS)) for each in (clients, honest, misled))
     for client in range(6):
-        assert torch.equal(rows[client], (false if client == 2 else own)[client])
+        torch.testing.assert_close(rows[client], (false if client == 2 else own)[client])  # batches of other sizes
     assert not torch.equal(own[2], false[2])
     numbers = with_flipped_labels(
         type(federation)(

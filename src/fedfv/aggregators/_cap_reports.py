@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ class CapReports(Forgetful):
     def explain(self, replies: Replies, state: Inner) -> tuple[Float[Tensor, " d"], Inner, Explanation | None]:
         """The result of a call, and the explanation of the rule inside, with the clients whose reports were capped."""
         sizes = replies.sizes.double()
-        capped: dict[str, Any] = {"sizes": sizes.clamp(max=self.sizes * _median(sizes[sizes > 0]))}
+        capped: dict[str, Any] = {"sizes": sizes.clamp(max=self.sizes * median(sizes[sizes > 0].tolist()))}
         capped["losses"] = self._capped(replies.losses)
         if replies.trained_losses is not None:
             capped["trained_losses"] = self._capped(replies.trained_losses)
@@ -47,10 +48,6 @@ class CapReports(Forgetful):
         return direction, Inner(inner), explanation._replace(capped=changed, sizes=sizes)
 
     def _capped(self, losses: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
-        middle = _median(losses)
-        deviation = _NORMAL * _median((losses - middle).abs())
+        middle = median(losses.tolist())
+        deviation = _NORMAL * median((losses - middle).abs().tolist())
         return losses.clamp(max=middle + max(self.losses * deviation, abs(middle)))
-
-
-def _median(values: Tensor) -> float:
-    return float(values.double().quantile(0.5))

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from statistics import median
 
 import torch
 from jaxtyping import Float
@@ -30,7 +31,7 @@ class ClipNorms(Forgetful):
     def explain(self, replies: Replies, state: Inner) -> tuple[Float[Tensor, " d"], Inner, Explanation | None]:
         """The result of a call, and the explanation of the rule inside, with the clients that were clipped."""
         lengths = replies.squared_lengths().sqrt()
-        bound = self.multiple * float(lengths.quantile(0.5)) if self.bound is None else self.bound
+        bound = self.multiple * median(lengths.tolist()) if self.bound is None else self.bound
         factors = torch.where(lengths > bound, bound / lengths, 1.0)
         if (factors == 1).all():
             direction, inner, explanation = explain(self.rule, replies, state.inner)

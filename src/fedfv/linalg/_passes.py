@@ -14,11 +14,7 @@ from fedfv.mapped import MappedMatrix
 from fedfv.matrix import Matrix, factors_of, positions, rows_of, seen, stored, weights_of_rows
 
 _SORTED = 1 << 14  # columns that are sorted at a time
-_LINE, _BLOCKS, _FEW = (
-    16,
-    1 << 14,
-    1 << 15,
-)  # a block of a sample, the largest number of blocks, columns without a sample
+_LINE, _BLOCKS = 16, 1 << 9  # columns of a block of a sample, and the number of blocks
 
 
 def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
@@ -139,14 +135,13 @@ def trimmed_mean(matrix: Matrix, trim: int) -> Float[Tensor, " d"]:
 
 
 def sampled(matrix: Matrix) -> Float[Tensor, "m s"]:
-    """A copy of some columns, evenly spread in blocks that are one line of a cache; of few columns, all of them.
+    """A copy of at most 2^13 columns, spread evenly in blocks of one cache line; of fewer columns, all of them.
 
-    >>> sampled(torch.ones(2, 10)).shape, sampled(torch.ones(1, 128_000)).shape
-    (torch.Size([2, 10]), torch.Size([1, 16000]))
+    >>> sampled(torch.ones(2, 10)).shape, sampled(torch.ones(1, 1_024_000)).shape
+    (torch.Size([2, 10]), torch.Size([1, 8192]))
     """
     rows, factors, dim = rows_of(matrix), factors_of(matrix), matrix.shape[1]
-    if dim > _FEW:
-        every = max(8 * _LINE, dim // _BLOCKS)
+    if (every := -(-dim // _BLOCKS)) > _LINE:
         rows = rows[:, : dim - dim % every].unflatten(1, (-1, every))[:, :, :_LINE]
     chosen = rows.index_select(0, positions(matrix, None).to(rows.device)).flatten(1)
     return chosen if factors is None else chosen * factors.to(chosen)[:, None]
