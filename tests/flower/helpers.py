@@ -43,7 +43,7 @@ class LocalGrid(Grid):
             message.metadata.__dict__["_message_id"] = f"message-{next(self._ids)}"
             if (answer := self._answer(message)) is not None:
                 self._answers[message.metadata.message_id] = answer
-        return [message.metadata.message_id for message in messages]
+        return list(self._answers)  # nobody waits for the answer of a silent node
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         return [self._answers.pop(each) for each in message_ids if each in self._answers]

@@ -87,6 +87,13 @@ def test_nan_and_a_wrong_shape_cost_their_clients_the_round(federation: Loopback
     assert torch.equal(final(tmp_path / "run"), replayed([[1]])[-1].params)
 
 
+def test_a_reply_that_flower_cannot_decode_costs_its_client_the_round(federation: Loopback, tmp_path: Path) -> None:
+    number = federation.submit(APP, {"directory": str(tmp_path / "run"), "rounds": 1, "broken": 1})
+    assert federation.wait(number, 120) == "finished:completed"
+    assert RunDirectory(tmp_path / "run").records()[1].rejected == [(1, "error")]
+    assert torch.equal(final(tmp_path / "run"), replayed([[0, 2]])[-1].params)
+
+
 def test_a_server_that_was_killed_goes_on_to_the_same_model(federation: Loopback, tmp_path: Path) -> None:
     # A node may hang on what the killed server was about to send, so that it says only later who it is.
     config = {"directory": str(tmp_path / "run"), "process": str(tmp_path / "process"), "timeout": 40}

@@ -29,6 +29,7 @@ from fedfv.flower._contract import ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER
 from fedfv.flower._inbox import Evaluated, Rejected, counted, read_evaluation, read_training, sort_messages
 from fedfv.flower._layout import Layout
 from fedfv.flower._log import Watch, log_rejected, log_resumed, log_too_few
+from fedfv.flower._mail import Mail
 from fedfv.flower._outgoing import Outgoing
 from fedfv.flower._roster import Roster
 from fedfv.flower._settings import completed, settings_of
@@ -124,7 +125,7 @@ class FairStrategy(Strategy):
         Flower's logs and results count rounds from 1, starting with the first round of this call. A directory that
         holds a run with other settings, another model or another `train_config` is refused.
         """
-        timeout = self.timeout if timeout is None else timeout
+        grid, timeout = Mail(grid), self.timeout if timeout is None else timeout
         if train_config is not None and isinstance(lr := train_config.get("lr"), float):
             self.aggregator = with_learning_rate(self.aggregator, lr)
         check_rule(self.aggregator)
@@ -161,9 +162,8 @@ class FairStrategy(Strategy):
         buffers = self._layout.read(initial_arrays, params)
         server = start(self.aggregator, self.num_clients, params, buffers, self._layout.layers())
         self._model = Outgoing(self._layout, self.aggregator, server)
-        messages = list(self.configure_evaluate(0, self.arrays, evaluate_config, grid))
-        answers = grid.send_and_receive(messages, timeout=timeout) if messages else []
-        results, _ = self._evaluated(answers)
+        messages = self.configure_evaluate(0, self.arrays, evaluate_config, grid)
+        results, _ = self._evaluated(grid.send_and_receive(messages, timeout=timeout))
         if self._recorder is not None:
             everyone = [results.get(client) for client in range(self.num_clients)]
             sizes = {"test": [result and result.size for result in everyone]}

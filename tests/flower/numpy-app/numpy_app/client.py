@@ -26,4 +26,6 @@ def train(message: Message, context: Context) -> Message:
     if client == context.run_config["shape"]:
         weights = weights[:-1]
     arrays = ArrayRecord({"weights": Array(weights)})
+    if client == context.run_config["broken"]:
+        arrays["weights"].shape = ("x",)  # type: ignore[assignment]  # the decoder refuses text
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
