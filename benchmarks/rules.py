@@ -24,12 +24,15 @@ from torch import Tensor
 
 from benchmarks.aggregation import fresh, make_replies, random_matrix, ratio
 from benchmarks.write_performance import duration
-from fedfv import AGGREGATORS, Replies, linalg
+from fedfv import AGGREGATORS, FedFV, Replies, linalg
+from fedfv.aggregators import CapReports, ClipNorms, Judge, SkipLong, robust
 from fedfv.core import begin, learning_rate_field, with_learning_rate
 from fedfv.matrix import Matrix
 
 PAGE = Path(__file__).parents[1] / "docs/performance.md"
 SHAPES = [(10, 660_000), (100, 100_000)]
+GUARDED = [(10, 660_000), (20, 660_000), (100, 100_000)]
+TAU = 10
 LAYERS = 8
 HARD = ("random", "times 1e-10", "times 1e15", "singular: 3 columns", "nearly equal pairs", "lengths 1e-4 to 1e4")
 ROWS, COLUMNS = [3, 10, 50, 100, 500], 10_000
@@ -97,6 +100,35 @@ def against_floor(names: list[str]) -> Iterator[str]:
                 work, _, times = ratio(lambda: rule(fresh(later), state), lambda: floor(updates), 15)  # noqa: B023
                 cells.append(f"{times:.2f} ({1e3 * work:.1f} ms)")
             yield f"| {title} | " + " | ".join(cells) + " |"
+
+
+def defences() -> Iterator[str]:
+    """What each defence adds to FedFV, once it remembers as many updates as it holds and the judge has a path."""
+    yield "| around FedFV(0.1, 10) | " + " | ".join(f"m = {m}, d = {d:,}" for m, d in GUARDED) + " |"
+    yield "|---|" + "---:|" * len(GUARDED)
+    rule = FedFV(alpha=0.1, tau=TAU)
+    around = [SkipLong(rule), ClipNorms(rule), CapReports(rule), Judge(rule), robust(rule)]
+    columns = [list(added(rule, around, m, d)) for m, d in GUARDED]
+    for guarded, *cells in zip(around, *columns, strict=True):
+        yield f"| {type(guarded).__name__} | " + " | ".join(cells) + " |"
+
+
+def added(rule: Any, around: list[Any], m: int, d: int) -> Iterator[str]:
+    """For each rule around the rule, the time that it adds, in per cent of the time of the rule."""
+    rounds = [make_replies(random_matrix(m, d), round) for round in range(TAU + 1)]
+    kept, plain = rounds.pop(), state_after(rule, rounds)
+    for guarded in around:
+        state = state_after(guarded, rounds)
+        work, floor, times = ratio(lambda: guarded(fresh(kept), state), lambda: rule(fresh(kept), plain), 61)  # noqa: B023
+        yield f"{100 * (times - 1):+.0f} % ({1e3 * work:.1f} ms, {1e3 * floor:.1f} ms without)"
+
+
+def state_after(rule: Any, rounds: list[Replies]) -> Any:
+    m, d = rounds[0].updates.shape
+    state = begin(rule, (TAU + 1) * m, d)
+    for replies in rounds:
+        _, state = rule(fresh(replies), state)
+    return state
 
 
 def seconds(function: Callable[[], object], budget: float = 1.0) -> float:
@@ -191,6 +223,9 @@ def tables(names: list[str]) -> Iterator[str]:
     yield f"Measured with torch {torch.__version__} and {torch.get_num_threads()} threads."
     yield "The time of a call, relative to Gramian and combination of the same updates:\n"
     yield from against_floor(names)
+    if "robust" in names:
+        yield "\nThe time that defences add, relative to that of the rule that they guard:\n"
+        yield from defences()
     peers = [name for name in names if has_peer(name)]
     if peers:
         yield f"\nHow many times as fast as TorchJD a call is, d = {COLUMNS:,}, and our time:\n"

@@ -249,6 +249,21 @@ def test_labels_have_other_settings_that_differ_between_rules(tmp_path: Path) ->
     assert labels_of(slow, fast) == ["FedAvg(), training.lr=0.1", "FedFV(alpha=0.1, tau=2), training.lr=0.2"]
 
 
+def test_labels_have_what_is_special_about_an_attack(tmp_path: Path) -> None:
+    attacks: list[dict[str, Any]] = [{}, {"attack": {"loss": "huge", "update": "noise"}}, {"attack": {"clients": [1]}}]
+    paths = [make_run(tmp_path / str(i), SAME, **AVERAGE, **attack) for i, attack in enumerate(attacks)]
+    assert labels_of(*paths) == [
+        "FedAvg()",
+        "FedAvg(), attack.loss=huge, attack.update=noise",
+        "FedAvg(), attack.clients=[1]",
+    ]
+    paths = [
+        make_run(tmp_path / name, SAME, **AVERAGE, attack={"share": share})
+        for name, share in {"a": 0.1, "b": 0.5}.items()
+    ]
+    assert labels_of(*paths) == ["FedAvg(), attack.kind=lies", "FedAvg(), attack.share=0.5"]
+
+
 def test_labels_differ_even_where_directories_share_a_name(tmp_path: Path) -> None:
     many: dict[str, Any] = {"rounds": 2, "sampling": {"kind": "everyone"}, "training": {"lr": 0.3, "batch_size": 7}}
     paths = [make_run(tmp_path / "a/run", SAME), make_run(tmp_path / "b/run", SAME, **many)]

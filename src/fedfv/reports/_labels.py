@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from fedfv.aggregators import AGGREGATORS
+from fedfv.attacks import ATTACKS
 from fedfv.core import learning_rate_field, title
 from fedfv.reports._runs import Run
 
@@ -64,7 +65,7 @@ def labels(groups: Sequence[Sequence[Run]]) -> list[str]:
     """
     rules = [Rule.of(group[0].settings) for group in groups]
     titles = [rule.label(_differing(rule, rules)) for rule in rules]
-    settings = [_flat(group[0].settings) for group in groups]
+    settings = [_flat(_with_short_attack(group[0].settings)) for group in groups]
     texts = [_with_settings(titles, settings, place) for place in range(len(groups))]
     return [
         text if texts.count(text) == 1 else f"{text}, {_directory(place, groups)}" for place, text in enumerate(texts)
@@ -86,6 +87,17 @@ def _with_settings(titles: Sequence[str], settings: Sequence[dict[str, Any]], pl
         if len(parts) <= _FEW and all(len(part) <= _SHORT for part in parts):
             return ", ".join([titles[place], *parts])
     return titles[place]
+
+
+def _with_short_attack(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with an attack of this package reduced to what it changes, since its table has many keys."""
+    table = settings.get("attack")
+    kind = None if table is None else ATTACKS.get(table.get("kind"))
+    if table is None or kind is None:
+        return settings
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)} | {"clients": []}
+    changed = {key: value for key, value in table.items() if key != "kind" and value != defaults.get(key)}
+    return {**settings, "attack": changed or {"kind": table["kind"]}}
 
 
 def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
