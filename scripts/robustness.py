@@ -4,10 +4,12 @@
     python scripts/robustness.py fill
 
 `run` makes the runs in FOLDER that scripts/robustness.toml asks for and results/robustness.json lacks, and adds each to
-that file when it ends; it can be stopped and started again at any time. `fill` needs no runs.
+that file when it ends; it can be stopped and started again at any time. `fill` needs no runs. The track "paper" has the
+rows of the paper's tables with `robust` around the rule.
 """
 
 import argparse
+import dataclasses
 import json
 import re
 import shutil
@@ -20,8 +22,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fedfv.aggregators import robust
 from fedfv.experiments import Experiment, folder_name, run_many
 from fedfv.metrics import METRICS
+from fedfv.paper import load_results, paper_study
 from fedfv.reports import environments_of, markdown_table
 from fedfv.runs import Record, RunDirectory
 
@@ -31,8 +35,38 @@ PLAN = tomllib.loads((ROOT / "scripts" / "robustness.toml").read_text())
 NO_ATTACK = "no attack"
 _AT_ONCE = 32  # runs between two times at which results are written
 _METRICS = ("mean", "std", "worst")
+_EVERY, _LAST = 10, 5  # rounds between evaluations, and the number of the last ones whose metrics are averaged
 
 Result = dict[str, Any]
+
+
+class PaperCell(NamedTuple):
+    """A run of a row of one of the paper's tables, with `robust` around the rule."""
+
+    study: str
+    row: str
+    seed: int
+
+    @property
+    def track(self) -> str:
+        return "paper"
+
+    @property
+    def key(self) -> str:
+        return " | ".join(map(str, self))
+
+    def experiment(self) -> Experiment:
+        (part,) = paper_study(self.study).parts
+        (row,) = part.find([self.row])
+        experiment = part.run_of(row, self.seed)
+        return dataclasses.replace(experiment, aggregator=robust(experiment.aggregator))
+
+    def result(self, place: RunDirectory) -> Result:
+        """The metrics of the last evaluation, as in the paper, and how many replies were accused."""
+        records = place.records()
+        last = records[-1].test
+        assert last is not None
+        return _metrics([torch.tensor(last.scores, dtype=torch.double)]) | _detection(records, set())
 
 
 class Cell(NamedTuple):
@@ -57,8 +91,30 @@ class Cell(NamedTuple):
         attacks = {**PLAN["attacks"], **PLAN["more_attacks"]}
         attack = {} if self.attack == NO_ATTACK else {"attack": {"share": self.share, **attacks[self.attack]}}
         partition = {**tables["partition"], "seed": self.seed}
-        every = {"evaluate_every": rounds, "lens_every": rounds, "seed": self.seed}
+        every = {"evaluate_every": _EVERY, "lens_every": rounds, "seed": self.seed}
         return Experiment.from_dict({**tables, **every, **attack, "partition": partition, "aggregator": rule})
+
+    def result(self, place: RunDirectory) -> Result:
+        """The metrics of the clients that are honest under an attack, and how well the defences told liars apart.
+
+        The metrics are means over the last evaluations. Without an attack they are those of the clients that would be
+        honest, so that the two are compared on the same clients.
+        """
+        records = place.records()
+        opening = records[0].opening
+        assert opening is not None
+        if place.diverged() is not None:
+            return {"diverged": True}
+        honest = torch.ones(len(opening.sizes["test"]), dtype=torch.bool)
+        honest[liars := self._liars(len(honest))] = False
+        tests = [torch.tensor(record.test.scores, dtype=torch.double)[honest] for record in records if record.test]
+        detected = _detection(records, set() if self.attack == NO_ATTACK else set(liars.tolist()))
+        return _metrics(tests[-_LAST:]) | detected
+
+    def _liars(self, num_clients: int) -> torch.Tensor:
+        attack = self._replace(attack=next(iter(PLAN["attacks"]))).experiment().attack
+        assert attack is not None
+        return attack.liars(num_clients, self.seed)
 
 
 def _without_absent(rule: dict[str, Any]) -> dict[str, Any]:
@@ -66,8 +122,11 @@ def _without_absent(rule: dict[str, Any]) -> dict[str, Any]:
     return {**rule, **({"tau": 0} if "tau" in rule else {}), **inner}
 
 
-def cells() -> Iterator[Cell]:
-    """All runs of the plan: first those of the rules that meet all attacks."""
+def cells() -> Iterator[Cell | PaperCell]:
+    """All runs of the plan: first those of the paper's tables, then those of the rules that meet all attacks."""
+    for study, rows in PLAN["paper"].items():
+        for row, seed in product(rows, paper_study(study).seeds):
+            yield PaperCell(study, row, seed)
     extra, share = PLAN["extra"], PLAN["share"]
     some, first = (NO_ATTACK, *PLAN["attacks"]), extra["all_attacks"]
     others = [rule for rule in PLAN["rules"] if rule not in first]
@@ -78,28 +137,8 @@ def cells() -> Iterator[Cell]:
                 yield Cell(track, rule, attack, extra["larger_share"], seed)
 
 
-def result_of(cell: Cell, place: RunDirectory) -> Result:
-    """The metrics of the clients that are honest under an attack, and how well the defences told liars apart.
-
-    Without an attack these are the clients that would be honest, so that the two are compared on the same clients.
-    """
-    records = place.records()
-    opening, last = records[0].opening, records[-1].test
-    assert opening is not None
-    if place.diverged() is not None or last is None:
-        return {"diverged": True}
-    liars = _liars(cell, len(opening.sizes["test"]))
-    honest = torch.ones(len(last.scores), dtype=torch.bool)
-    honest[liars] = False
-    scores = torch.tensor(last.scores, dtype=torch.double)[honest]
-    result: Result = {name: round(float(METRICS[name](scores)), 6) for name in _METRICS}
-    return result | _detection(records, set() if cell.attack == NO_ATTACK else set(liars.tolist()))
-
-
-def _liars(cell: Cell, num_clients: int) -> torch.Tensor:
-    attack = cell._replace(attack=next(iter(PLAN["attacks"])), share=cell.share).experiment().attack
-    assert attack is not None
-    return attack.liars(num_clients, cell.seed)
+def _metrics(scores: Sequence[torch.Tensor]) -> Result:
+    return {name: round(fmean(float(METRICS[name](each)) for each in scores), 6) for name in _METRICS}
 
 
 def _detection(records: Sequence[Record], liars: set[int]) -> Result:
@@ -128,16 +167,16 @@ def load() -> dict[str, Any]:
 
 def make(folder: Path, tracks: Sequence[str], jobs: int | None) -> None:
     """Makes the missing runs, and writes their results."""
-    missing = [cell for cell in cells() if cell.key not in load()["cells"] and cell.track in tracks]
+    known = load()["cells"]
+    missing = [cell for cell in cells() if cell.key not in known and cell.track in tracks]
     print(f"{len(missing)} runs are missing.")
     for first in range(0, len(missing), _AT_ONCE):
         some = {folder / folder_name(cell.key): cell for cell in missing[first : first + _AT_ONCE]}
         run_many({path: cell.experiment() for path, cell in some.items()}, jobs=jobs)
         results = load()
         for path, cell in some.items():
-            results["cells"][cell.key] = result_of(cell, RunDirectory(path))
-        known = results["made_with"]
-        results["made_with"] += [each for each in environments_of(some) if each not in known]
+            results["cells"][cell.key] = cell.result(RunDirectory(path))
+        results["made_with"] += [each for each in environments_of(some) if each not in results["made_with"]]
         RESULTS.write_text(json.dumps(results, indent=0) + "\n")
         for path in some:
             shutil.rmtree(path)
@@ -148,6 +187,7 @@ def blocks(results: dict[str, Any]) -> dict[str, str]:
     """The text of each block of the page, by the name of its markers."""
     found = results["cells"]
     texts = {f"table-{track}": _table(found, track) for track in PLAN["tracks"]}
+    texts |= {"paper": _paper(found)}
     texts |= {f"defences-{track}": _other_rules(found, track) for track in PLAN["tracks"]}
     return texts
 
@@ -201,6 +241,29 @@ def _other_rules(found: dict[str, Result], track: str) -> str:
     return markdown_table(["rule", *attacks], lines)
 
 
+def _paper(found: dict[str, Result]) -> str:
+    """The rows of the paper's tables as they are and with `robust`, over the seeds that are on record."""
+    lines = []
+    for study, rows in PLAN["paper"].items():
+        (part,) = load_results(ROOT / "results" / f"{study}.npz", paper_study(study))
+        for row in part.part.find(rows):
+            plain = part.accuracies(row.name)[:, -1]
+            seeds = [seed for seed in part.seeds[row.name] if PaperCell(study, row.name, seed).key in found]
+            guarded = [found[PaperCell(study, row.name, seed).key] for seed in seeds]
+            line = [paper_study(study).title, row.label, str(len(seeds))]
+            for name in ("mean", "std"):
+                line.append(_spread(METRICS[name](plain)))
+                line.append(_spread(torch.tensor([each[name] for each in guarded])) if guarded else "")
+            replies = sum(each["honest"]["replies"] for each in guarded)
+            accused = sum(each["honest"]["demoted"] + each["honest"]["dropped"] for each in guarded)
+            lines.append([*line, f"{100 * accused / replies:.2f} %" if replies else ""])
+    return markdown_table(["table", "rule", "seeds", "average", "robust", "std", "robust", "accused"], lines)
+
+
+def _spread(values: torch.Tensor) -> str:
+    return f"{100 * float(values.mean()):.2f} ± {100 * float(values.std(correction=0)):.2f}"
+
+
 def filled(page: str) -> str:
     """The page with its blocks filled from the results."""
     for name, text in blocks(load()).items():
@@ -216,11 +279,11 @@ if __name__ == "__main__":
     commands = parser.add_subparsers(dest="command", required=True)
     runs = commands.add_parser("run", help="make the missing runs")
     runs.add_argument("folder", type=Path)
-    runs.add_argument("--track", action="append", choices=PLAN["tracks"])
+    runs.add_argument("--track", action="append", choices=["paper", *PLAN["tracks"]])
     runs.add_argument("--jobs", type=int)
     commands.add_parser("fill", help="fill the page")
     options = parser.parse_args()
     if options.command == "run":
-        make(options.folder, options.track or list(PLAN["tracks"]), options.jobs)
+        make(options.folder, options.track or ["paper", *PLAN["tracks"]], options.jobs)
     else:
         PAGE.write_text(filled(PAGE.read_text()))

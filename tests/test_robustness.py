@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fedfv.aggregators import Robust
 from fedfv.experiments import run
 from tests.experiments.helpers import small, write_data
 
@@ -25,7 +26,12 @@ def test_the_page_is_what_the_results_make_of_it(script: dict[str, Any]) -> None
 def test_every_cell_of_the_plan_is_an_experiment(script: dict[str, Any]) -> None:
     cells = list(script["cells"]())
     assert len({cell.key for cell in cells}) == len(cells)
-    for cell in cells:
+    paper = [cell for cell in cells if cell.track == "paper"]
+    assert len(paper) == 4 * 5
+    for cell in paper:
+        assert isinstance(cell.experiment().aggregator, Robust)
+        assert cell.experiment().attack is None
+    for cell in cells[len(paper) :]:
         experiment = cell.experiment()
         assert (experiment.attack is None) == (cell.attack == script["NO_ATTACK"])
         assert experiment.seed == cell.seed
