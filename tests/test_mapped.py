@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedfv import MappedMatrix, Replies, linalg
+from fedfv.mapped import Rows
 from tests.helpers import make_replies
 
 
@@ -102,3 +103,22 @@ def test_a_matrix_in_a_file_is_aggregated_without_being_in_memory(tmp_path: Path
     del rows
     done = subprocess.run([sys.executable, "-c", AGGREGATE, path], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 0.4 * 4 * m * d
+
+
+@pytest.mark.parametrize("places", [[0, 1, 2, 3], [1, 3], [0], []])
+@pytest.mark.parametrize("in_file", [True, False])
+def test_rows_that_are_written_one_by_one_are_the_matrix(tmp_path: Path, places: list[int], in_file: bool) -> None:
+    array = torch.randn(4, 1000, generator=torch.Generator().manual_seed(0))
+    rows = Rows((4, 1000), torch.float32, tmp_path if in_file else None)
+    for place in places:
+        rows[place].copy_(array[place])
+        rows.release()
+    assert not list(tmp_path.iterdir()), "the file has a name"
+    matrix = rows.only(places)
+    assert isinstance(matrix, MappedMatrix) == in_file
+    assert torch.equal(matrix.tensor if isinstance(matrix, MappedMatrix) else matrix, array[places])
+
+
+def test_a_file_that_the_disk_has_no_space_for_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"space|large"):
+        Rows((1 << 20, 1 << 30), torch.float64, tmp_path)

@@ -1,16 +1,18 @@
 """A matrix in a file, for rounds whose updates do not fit into memory."""
 
+import math
 import mmap
-from collections.abc import Iterator
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["MappedMatrix", "Matrix"]
+__all__ = ["MappedMatrix", "Matrix", "Rows", "share_of_memory"]
 
 _PIECE = 1 << 26  # bytes to read before their memory is released
 
@@ -31,7 +33,6 @@ class MappedMatrix:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
         header = np.lib.format.open_memmap(path, mode="r")
         if header.ndim != 2 or header.dtype not in (np.float32, np.float64) or not header.flags.c_contiguous:
             raise ValueError(
@@ -43,6 +44,13 @@ class MappedMatrix:
         dtype = torch.float32 if header.dtype == np.float32 else torch.float64
         flat = torch.frombuffer(self._map, dtype=dtype, count=header.size, offset=header.offset)
         self.tensor: Float[Tensor, "m d"] = flat.view(header.shape)
+
+    @classmethod
+    def of(cls, tensor: Float[Tensor, "m d"], of_file: mmap.mmap) -> "MappedMatrix":
+        """The matrix of a tensor whose memory is the map of a file."""
+        matrix = cls.__new__(cls)
+        matrix.tensor, matrix._map = tensor, of_file
+        return matrix
 
     @property
     def shape(self) -> torch.Size:
@@ -73,3 +81,58 @@ class MappedMatrix:
 
 
 Matrix = Float[Tensor, "m d"] | MappedMatrix
+
+
+class Rows:
+    """A matrix that is written row by row, in memory or in a file, and read when it is complete.
+
+    The file has no name: its space is free again as soon as nothing refers to the matrix.
+
+    Args:
+        shape: the numbers of rows and columns.
+        dtype: the type of the numbers.
+        folder: the folder of the file, whose space is reserved at once; None for memory.
+
+    >>> rows = Rows((3, 2), torch.float32)
+    >>> rows[0][:], rows[2][:] = 1, 3
+    >>> rows.only([0, 2])
+    tensor([[1., 1.],
+            [3., 3.]])
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: torch.dtype, folder: str | PathLike[str] | None = None) -> None:
+        self._map: mmap.mmap | None = None
+        if folder is None or not all(shape):
+            self._rows = torch.empty(shape, dtype=dtype)
+            return
+        size = math.prod(shape) * dtype.itemsize
+        with tempfile.TemporaryFile(dir=folder) as file:
+            if hasattr(os, "posix_fallocate"):  # on a full disk, a write to a map whose space is not reserved is fatal
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+            self._map = mmap.mmap(file.fileno(), size)
+        self._rows = torch.frombuffer(self._map, dtype=dtype).view(shape)
+
+    def __getitem__(self, place: int) -> Float[Tensor, " d"]:
+        """A row, to be written to."""
+        return self._rows[place]
+
+    def release(self) -> None:
+        """Gives back the memory of the rows that were written to a file, which keeps them."""
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def only(self, places: Sequence[int]) -> Float[Tensor, "k d"] | MappedMatrix:
+        """The matrix of the rows at these places, which must ascend; the others are overwritten."""
+        for row, place in enumerate(places):
+            if row != place:
+                self._rows[row] = self._rows[place]
+                self.release()
+        rows = self._rows[: len(places)]
+        return rows if self._map is None else MappedMatrix.of(rows, self._map)
+
+
+def share_of_memory(size: int) -> float:
+    """A number of bytes, relative to the memory of the machine."""
+    return size / (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) if hasattr(os, "sysconf") else 0.0

@@ -28,6 +28,7 @@ class AlignedMTL:
             scales the direction to the length of the plain mean.
     """
 
+    uses_losses: ClassVar = False
     title: ClassVar = "Aligned-MTL"
 
     length: Length = "own"

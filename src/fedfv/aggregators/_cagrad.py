@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -28,6 +29,8 @@ class CAGrad:
         c: how far from the mean the direction may be, relative to the length of the mean.
         length: "own" is the definition; "mean" scales the direction to the length of the plain mean.
     """
+
+    uses_losses: ClassVar = False
 
     c: float = 0.5
     length: Length = "own"

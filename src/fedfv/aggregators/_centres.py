@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -23,6 +24,8 @@ class TrimmedMean:
             mean of two: the coordinate-wise median.
     """
 
+    uses_losses: ClassVar = False
+
     share: float = 0.1
 
     def __post_init__(self) -> None:
@@ -43,6 +46,8 @@ class GeometricMedian:
 
     Distances are weighted by the sizes of the clients. Weiszfeld's steps lead there, on the Gramian alone.
     """
+
+    uses_losses: ClassVar = False
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()
@@ -72,6 +77,8 @@ class Krum:
         liars: the share of clients that may lie, rounded up.
         kept: the share of clients, rounded up, whose updates are averaged; 0 for a single one, as in Krum.
     """
+
+    uses_losses: ClassVar = False
 
     liars: float = 0.1
     kept: float = 0.0

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -22,6 +23,8 @@ class DualProj:
     Args:
         length: "own" is the definition; "mean" scales the direction to the length of the plain mean.
     """
+
+    uses_losses: ClassVar = False
 
     length: Length = "own"
 

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -33,6 +34,8 @@ class FairGrad:
         length: "mean" scales the direction to the length of the plain mean of the updates; "own" is that of the
             equation, which for alpha = 1 does not depend on the scale of the updates.
     """
+
+    uses_losses: ClassVar = False
 
     alpha: float = 1.0
     length: Length = "mean"

@@ -1,5 +1,5 @@
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,6 +16,8 @@ class FedAvg:
     >>> FedAvg()
     FedAvg(weighting='size')
     """
+
+    uses_losses: ClassVar = False
 
     weighting: Literal["size", "uniform"] = "size"
 

@@ -37,6 +37,7 @@ class FedFa:
         momentum: "added" is the definition; "subtracted" (D - eta m) is the variant behind the same tables.
     """
 
+    uses_losses: ClassVar = False
     learning_rate_field: ClassVar = "eta"
 
     alpha: float = 0.5

@@ -20,6 +20,7 @@ class FedMGDA:
         eta: the server's step size; None for the clients' learning rate, as in the paper's experiments.
     """
 
+    uses_losses: ClassVar = False
     title: ClassVar = "FedMGDA+"
     learning_rate_field: ClassVar = "eta"
 

@@ -31,6 +31,7 @@ class IMTLG:
             "own" is the paper's, with weights that sum to 1. Those may be huge, if long and short updates are mixed.
     """
 
+    uses_losses: ClassVar = False
     title: ClassVar = "IMTL-G"
 
     length: Length = "mean"

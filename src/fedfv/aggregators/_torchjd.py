@@ -37,6 +37,7 @@ class FromTorchJD:
     FromTorchJD(aggregator='CAGrad', options={'c': 0.5}, seed=0)
     """
 
+    uses_losses: ClassVar = False
     always_shown: ClassVar = ("aggregator",)
     title: ClassVar = "TorchJD"
 

@@ -30,6 +30,7 @@ class UPGrad:
     UPGrad(length='own')
     """
 
+    uses_losses: ClassVar = False
     title: ClassVar = "UPGrad"
 
     length: Length = "own"

@@ -23,6 +23,7 @@ from fedfv.core._rules import (
     learning_rate_field,
     needs,
     title,
+    uses_losses,
     with_learning_rate,
 )
 from fedfv.core._server import ServerState, Step, answer, explained_step, from_tensors, skip, start, step, to_tensors
@@ -63,5 +64,6 @@ __all__ = [
     "step",
     "title",
     "to_tensors",
+    "uses_losses",
     "with_learning_rate",
 ]

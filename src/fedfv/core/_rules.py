@@ -34,6 +34,7 @@ class Aggregator(Protocol[State]):
     - `learning_rate_field`: the name of the field that holds the clients' learning rate (`with_learning_rate`).
     - `uses_layers = True`: `init` takes a third argument `layers`, the columns at which the arrays of the model begin,
       and the number of all columns at the end; None if they are not known (`begin`).
+    - `uses_losses = False`: the rule does not read `losses`, so clients need not report them (`uses_losses`).
     - `hardened`: the same rule with bounds on what a single client can do, where the paper has none (`hardened`).
     - `title`: the name in tables and figures, if it is not the name of the class (`title`).
     - `always_shown`: the hyper-parameters that labels show even if they have their default value.
@@ -147,6 +148,16 @@ def needs(rule: Any) -> Mapping[str, Measure | None]:
     for inner in inner_rules(rule).values():
         measures = {**needs(inner), **measures}
     return measures
+
+
+def uses_losses(rule: Any) -> bool:
+    """Whether the rule, or a rule inside it, reads the losses of the clients.
+
+    Every rule does that does not say otherwise; a rule around a rule is asked for the rules inside it.
+    """
+    said: bool | None = getattr(rule, "uses_losses", None)
+    inner = inner_rules(rule).values()
+    return said if said is not None else not inner or any(map(uses_losses, inner))
 
 
 def answers_with_mean(rule: Any) -> bool:

@@ -10,7 +10,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fedfv.core import Aggregator, Replies, ServerState, as_fields, begin, from_tensors, needs, start, step, to_tensors
+from fedfv.core import (
+    Aggregator,
+    Replies,
+    ServerState,
+    as_fields,
+    begin,
+    from_tensors,
+    needs,
+    start,
+    step,
+    to_tensors,
+    uses_losses,
+)
 from fedfv.matrix import Matrix
 from fedfv.seeding import rng
 from fedfv.testing._law import Law
@@ -31,7 +43,8 @@ def check_aggregator(
     - interface: `init` returns a state, a NamedTuple of tensors or of tuples of tensors.
     - finite: the direction has the shape and type of the parameters and is finite, also for updates that are zero,
       parallel, opposite, tiny or huge; updates of zero give a direction of zero.
-    - needs: the rule reads nothing from the replies but what it declares in `needs`, and is refused replies without it.
+    - needs: the rule reads nothing from the replies but what it declares in `needs`, and is refused replies without it;
+      with `uses_losses = False` it does not read the losses either.
     - pure: the rule changes neither its arguments nor itself, and the same replies give the same direction.
     - order: the order of the replies does not matter.
     - resume: a run that is resumed from a checkpoint is the uninterrupted one, bit for bit.
@@ -153,6 +166,11 @@ def _check_needs(rule: Aggregator[Any], replies: Replies) -> None:
             with contextlib.suppress(ValueError):
                 step(rule, lacking, start(rule, _CLIENTS, torch.zeros(_PARAMETERS, dtype=torch.double)))
                 law.require(False, "`step` must refuse them")
+    if not uses_losses(rule):
+        with Law("needs", "replies with other losses") as law:
+            unknown = replies.saying(losses=torch.zeros_like(replies.losses))
+            same = torch.equal(rule(replies, memory)[0], rule(unknown, memory)[0])
+            law.require(same, "they change the direction, so `uses_losses` must not be False")
 
 
 def _check_pure(rule: Aggregator[Any], rounds: Sequence[Replies]) -> None:
