@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["MappedMatrix", "Matrix", "Rows", "share_of_memory"]
+__all__ = ["MappedMatrix", "Matrix", "Rows"]
 
 _PIECE = 1 << 26  # bytes to read before their memory is released
 
@@ -114,6 +114,15 @@ class Rows:
             self._map = mmap.mmap(file.fileno(), size)
         self._rows = torch.frombuffer(self._map, dtype=dtype).view(shape)
 
+    @classmethod
+    def within(
+        cls, share: float, shape: tuple[int, int], dtype: torch.dtype, folder: str | PathLike[str] | None
+    ) -> "Rows":
+        """Rows in memory if they need at most this share of the machine's memory, else in a file in the folder."""
+        size = math.prod(shape) * dtype.itemsize
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
+        return cls(shape, dtype, None if size <= share * memory else folder or tempfile.gettempdir())
+
     def __getitem__(self, place: int) -> Float[Tensor, " d"]:
         """A row, to be written to."""
         return self._rows[place]
@@ -131,8 +140,3 @@ class Rows:
                 self.release()
         rows = self._rows[: len(places)]
         return rows if self._map is None else MappedMatrix.of(rows, self._map)
-
-
-def share_of_memory(size: int) -> float:
-    """A number of bytes, relative to the memory of the machine."""
-    return size / (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) if hasattr(os, "sysconf") else 0.0

@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from fedfv.experiments import ConfigError, Experiment, RunDirectory, RunError, experiment_of, run
-from fedfv.experiments._run import Progress
-from fedfv.runs import _recorder
+from fedfv.runs import Progress, _recorder
 from tests.aggregators.cases import first_of_each_rule
 from tests.experiments.helpers import small, tables, write_data
 

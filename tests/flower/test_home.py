@@ -97,7 +97,7 @@ def test_a_score_outside_its_range_costs_the_client_its_place_in_the_evaluation(
     wrong = FairStrategy(FedAvg(), len(SIZES), score_key="root-mean-squared-error", wait=0)
     result = wrong.start(make_grid(numbers()), ArrayRecord(regressor().state_dict()), 1)
     assert result.evaluate_metrics_clientapp[1] == {"rejected-metrics": len(SIZES)}  # errors are no accuracies
-    assert strategy.score_key == "root-mean-squared-error"
+    assert strategy.names.score == "root-mean-squared-error"
 
 
 @pytest.mark.parametrize("rule", [FedAvg(), AFL(0.1)], ids=repr)

@@ -15,11 +15,11 @@ from flwr.supercore.task_identity import TaskIdentity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfv import FedAvg, start
 from fedfv.core import ACCURACY, Replies
-from fedfv.flower._contract import BUFFERS
-from fedfv.flower._inbox import KINDS, Rejected, read_evaluation, read_training, sort_messages
+from fedfv.flower._contract import BUFFERS, Names
+from fedfv.flower._inbox import KINDS, Rejected, Wanted, read_evaluation, read_training
 from fedfv.flower._layout import Layout
+from fedfv.mapped import Rows
 from fedfv.tasks import Score
 
 ARRAYS = {
@@ -36,7 +36,8 @@ SCORED = Score("error", lower_is_better=True, low=0)
 METRICS = {"loss": 0.5, "num-examples": 10, "accuracy": 0.75, "margins": -2.5, "error": 3.0, "score-variance": 0.25}
 
 PARAMS = torch.empty(LAYOUT.size("parameter"))
-SERVER = start(FedAvg(), 4, PARAMS, LAYOUT.read(MODEL, PARAMS))
+LAYOUT.read(MODEL, PARAMS)
+WANTED = Wanted(LAYOUT, Names(score="error"), NEEDS)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -50,20 +51,24 @@ def question(client: int) -> Message:
     return message
 
 
-def received(replies: dict[int, list[RecordDict | Error]]) -> tuple[dict[int, Message], list[Rejected]]:
-    """The answers to a question to each of these clients, and the clients without a single answer."""
+def received(replies: dict[int, list[RecordDict | Error]]) -> tuple[list[Message], dict[str, int]]:
+    """The answers to a question to each of these clients, and the clients by their questions."""
     sent = {client: question(client) for client in replies}
     messages = [Message(each, reply_to=sent[client]) for client in replies for each in replies[client]]
     stray = Message(RecordDict(), reply_to=question(99))
-    nodes = {message.metadata.dst_node_id: client for client, message in sent.items()}
-    return sort_messages([stray, *messages], list(sent.values()), nodes)
+    return [stray, *messages], {message.metadata.message_id: client for client, message in sent.items()}
 
 
-def trained(replies: dict[int, list[RecordDict | Error]]) -> tuple[Replies | None, list[Rejected]]:
-    answers, rejected = received(replies)
-    good, wrong = read_training(answers, LAYOUT, SERVER, NEEDS)
-    assert all(not answers[client].content for client, _, _ in wrong), "the server holds on to what it refused"
-    return good, rejected + wrong
+def trained(replies: dict[int, list[RecordDict | Error]]) -> Any:
+    return read(*received(replies))
+
+
+def read(messages: list[Message], asked: dict[str, int]) -> tuple[Replies | None, list[Rejected]]:
+    rows = Rows((len(asked), len(PARAMS)), torch.float32)
+    good, metrics, rejected, _ = read_training(messages, asked, WANTED, PARAMS, 0, rows)
+    assert len(metrics) == (0 if good is None else len(good.clients))
+    assert all(not message.content for message in messages if message.has_content()), "a reply that was read is kept"
+    return good, rejected
 
 
 # Replies as clients may send them: a good one with some changes.
@@ -270,6 +275,8 @@ def is_good_training(client: int, each: list[RecordDict | Error]) -> bool:
         return False
     metrics = good_metrics(client, each[0])
     records = [record for record in each[0].values() if isinstance(record, ArrayRecord)]
+    if len(records) > 1 and isinstance(each[0].get("arrays"), ArrayRecord):
+        records = [arrays_in(each[0])]
     return (
         metrics is not None
         and is_number(metrics.get("loss", []), 0, 1e30)
@@ -324,11 +331,10 @@ def test_each_evaluation_is_good_or_rejected_once_whatever_it_is(replies: dict[i
         )
 
     valid = {client for client, each in replies.items() if is_good(client, each)}
-    answers, rejected = received(replies)
-    good, wrong = read_evaluation(answers, SCORED, "error")
+    good, rejected = read_evaluation(*received(replies), SCORED, WANTED.names)
     assert good.keys() == valid
-    check_rejected(rejected + wrong, replies.keys() - valid)
-    for loss, score, size, variance in good.values():
+    check_rejected(rejected, replies.keys() - valid)
+    for loss, score, size, _, variance in good.values():
         assert all(math.isfinite(number) for number in (loss or 0, score, size, variance or 0))
 
 
@@ -479,23 +485,22 @@ def test_a_reply_of_any_size_costs_the_server_no_memory(
     make: Callable[[], RecordDict], peak: Callable[[], int]
 ) -> None:
     # Huge replies exist before memory is traced: they are what Flower has received.
-    answers, _ = received({1: [make()], 2: [good_reply()]})
+    messages, asked = received({1: [make()], 2: [good_reply()]})
     gc.collect()
     tracemalloc.start()
-    good, rejected = read_training(answers, LAYOUT, SERVER, NEEDS)
+    good, rejected = read(messages, asked)
     assert peak() < 2e6
     assert good is not None
     assert good.clients.tolist() == [2]
     assert [client for client, _, _ in rejected] == [1]
-    assert not answers[1].content
 
 
 def test_the_bytes_of_a_refused_reply_are_given_back_at_once() -> None:
     tracemalloc.start()
     try:
-        answers, _ = received({1: [reply_with(weight=declared(ARRAYS["weight"], bytes(50_000_000)))]})
+        messages, asked = received({1: [reply_with(weight=declared(ARRAYS["weight"], bytes(50_000_000)))]})
         assert tracemalloc.get_traced_memory()[0] > 50e6
-        read_training(answers, LAYOUT, SERVER, NEEDS)
+        read(messages, asked)
         assert tracemalloc.get_traced_memory()[0] < 1e6
     finally:
         tracemalloc.stop()

@@ -26,7 +26,7 @@ def test_a_model_is_made_into_arrays_once_for_each_round_and_twice_with_a_mean(
         return record(*arguments)
 
     monkeypatch.setattr(Layout, "record", counted)
-    strategy = FairStrategy(rule, len(SIZES), evaluate_fraction=1, wait=0)
+    strategy = FairStrategy(rule, len(SIZES), fraction_evaluate=1, wait=0)
     grid = LocalGrid(make_app(make_federation(), LocalSGD(), seed=0), len(SIZES))
     model = ArrayRecord(make_model().state_dict())
     strategy.start(grid, model, ROUNDS, evaluate_fn=lambda round, arrays: MetricRecord({}))

@@ -1,16 +1,19 @@
 """One node for each client, whatever nodes say about themselves."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
-from fedfv import FedAvg
+from fedfv import FedAvg, FedFV
 from fedfv.errors import RunError
 from fedfv.flower import FairStrategy
+from fedfv.flower._inbox import Rejected
 from fedfv.flower._roster import Roster
+from fedfv.runs import RunDirectory
 from fedfv.training import LocalSGD
-from tests.flower.helpers import SIZES, LocalGrid, make_app, make_federation, make_model
+from tests.flower.helpers import SIZES, LocalGrid, make_app, make_federation, make_model, without_means
 
 FIRST, SECOND = 1014, 5000  # the nodes of client 2
 
@@ -27,7 +30,7 @@ def next_round(grid: LocalGrid, strategy: FairStrategy) -> tuple[set[int], dict[
     """The nodes that train in another round, and the metrics of the round."""
     messages = list(strategy.configure_train(0, strategy.arrays, ConfigRecord(), grid))
     _, metrics = strategy.aggregate_train(0, grid.send_and_receive(messages))
-    return {message.metadata.dst_node_id for message in messages}, dict(metrics or {})
+    return {message.metadata.dst_node_id for message in messages}, without_means(metrics)
 
 
 def test_a_node_that_claims_the_id_of_a_client_that_answers_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,7 +109,7 @@ def test_silent_nodes_are_not_asked_again_while_the_server_waits_for_others(monk
     roster = Roster(len(SIZES), wait=9, timeout=1, ttl=1)
     roster.connected(grid, 0)
     grid.silent, grid.queries = {FIRST, SECOND}, []
-    roster.note(asked={FIRST, SECOND}, answered=set())
+    roster.note({2: FIRST}, [Rejected(2, "silent", "no reply in time")])
     assert roster.connected(grid, 9)[2] == SECOND
     assert clock[0] > 9
     assert grid.queries == [FIRST]
@@ -172,9 +175,11 @@ def test_a_strange_answer_to_the_question_for_the_id_leaves_only_its_node_out(
     grid.app = app
     strategy = FairStrategy(FedAvg(), len(SIZES), wait=0)
     result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 1)
-    assert result.train_metrics_clientapp[1] == {"replies": 3, "used": 1}
+    assert without_means(result.train_metrics_clientapp[1]) == {"replies": 3, "used": 1}
     assert max(map(len, caplog.messages)) < 1000
     strangers |= {0, 1, 2}
+    if isinstance(answer, Error):
+        return
     with pytest.raises(RunError, match="none of the 4 connected nodes gives a valid client id") as caught:
         FairStrategy(FedAvg(), len(SIZES), wait=0).start(grid, ArrayRecord(make_model().state_dict()), 1)
     assert len(str(caught.value)) < 1000
@@ -192,4 +197,56 @@ def test_a_stranger_that_connects_first_does_not_end_the_run(monkeypatch: pytest
     monkeypatch.setattr("time.sleep", lambda seconds: grid.nodes.update(others))
     strategy = FairStrategy(FedAvg(), len(SIZES), wait=60)
     result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 1)
-    assert result.train_metrics_clientapp[1] == {"replies": 4, "used": 1}
+    assert without_means(result.train_metrics_clientapp[1]) == {"replies": 4, "used": 1}
+
+
+class Plain:
+    """An app that does not say which client it is, and otherwise the app of some client."""
+
+    def __init__(self) -> None:
+        self.app = make_app(make_federation(), LocalSGD())
+
+    def __call__(self, message: Message, context: Any) -> Message:
+        if message.metadata.message_type == "query.who":
+            raise ValueError("No `query` function registered with name 'who'")
+        reply = self.app(message, context)
+        for metrics in reply.content.metric_records.values():
+            metrics.pop("client-id", None)
+        return reply
+
+
+def test_nodes_without_ids_are_clients_in_the_order_of_their_node_ids(caplog: pytest.LogCaptureFixture) -> None:
+    grid = LocalGrid(Plain(), len(SIZES))
+    strategy = FairStrategy(FedAvg(), len(SIZES), wait=0)
+    result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 2)
+    assert [metrics["replies"] for metrics in result.train_metrics_clientapp.values()] == [4, 4]
+    assert strategy._roster.names() == [f"node {node}" for node in sorted(grid.nodes)]
+    assert len(grid.queries) == 4
+    assert f"node {min(grid.nodes)} does not say who it is, so it is client 0" in caplog.text
+
+
+def test_a_run_that_goes_on_knows_its_nodes_again(tmp_path: Path) -> None:
+    def went_on(rounds: int) -> FairStrategy:
+        strategy = FairStrategy(FedFV(tau=2), len(SIZES), count=2, wait=0, directory=tmp_path / "run")
+        strategy.start(grid, ArrayRecord(make_model().state_dict()), rounds)
+        return strategy
+
+    grid = LocalGrid(Plain(), len(SIZES))
+    last = max(grid.nodes)
+    went_on(1)
+    (place,) = RunDirectory(tmp_path / "run").records()[:1]
+    assert place.opening is not None
+    assert place.opening.names == [f"node {node}" for node in sorted(grid.nodes)]
+    grid.nodes = {5: 0, **grid.nodes}  # a node with a smaller id, which is not a client of the run
+    del grid.nodes[last]
+    strategy = went_on(3)
+    assert strategy._roster.clients[5] == 3  # the place of the node that is gone
+    assert [strategy._roster.clients[node] for node in sorted(grid.nodes)[1:]] == [0, 1, 2]
+
+
+def test_more_nodes_than_clients_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    grid = LocalGrid(Plain(), len(SIZES))
+    strategy = FairStrategy(FedAvg(), 3, wait=0)
+    strategy.start(grid, ArrayRecord(make_model().state_dict()), 1)
+    assert strategy._roster.clients.keys() == {*sorted(grid.nodes)[:3]}
+    assert f"node {max(grid.nodes)} is left out, since `num_clients` is 3" in caplog.text

@@ -13,6 +13,8 @@ from flwr.clientapp import ClientApp
 from torch.nn.functional import cross_entropy
 
 from fedfv import AFL, FedAvg, FedFa, FedFV, FedLF, start
+from fedfv.aggregators import ClipNorms, UPGrad
+from fedfv.cli import main
 from fedfv.core import ACCURACY, TRAINED_LOSS, ServerState
 from fedfv.experiments import ConfigError, RunError
 from fedfv.flower import FairStrategy, fair_app, fair_client
@@ -23,7 +25,7 @@ from fedfv.seeding import rng
 from fedfv.simulation import simulate
 from fedfv.training import BatchedClients, LocalSGD, LoopClients
 from tests.aggregators.cases import every_rule
-from tests.flower.helpers import SIZES, LocalGrid, make_app, make_federation, make_model
+from tests.flower.helpers import SIZES, LocalGrid, make_app, make_federation, make_model, without_means
 from tests.helpers import updates_of
 
 LOCAL = LocalSGD(lr=0.1, epochs=2, batch_size=4, momentum=0.5)
@@ -136,18 +138,20 @@ def replace_content(message: Message, content: RecordDict) -> Message:
     return message
 
 
-@pytest.mark.parametrize(("kind", "spoil"), SPOILED.values(), ids=SPOILED)
-def test_an_invalid_reply_excludes_only_its_client_from_the_round(kind: str, spoil: Any) -> None:
+@pytest.mark.parametrize("name", SPOILED)
+def test_an_invalid_reply_excludes_only_its_client_from_the_round(name: str) -> None:
+    kind, spoil = SPOILED[name]
     grid = make_grid()
     grid.spoil = {2: spoil}
-    strategy = make_strategy(FedFa(eta=0.1), count=4)  # which needs accuracies
+    rule = FedFV(tau=0) if "loss" in name else FedFa(eta=0.1)  # which needs accuracies, and no losses
+    strategy = make_strategy(rule, count=4)
     result = strategy.start(grid, ArrayRecord(make_model().state_dict()), 2)
     for metrics in result.train_metrics_clientapp.values():
         assert metrics["replies"] == 3
         assert metrics[f"rejected-{kind}"] == 1
     without = make_grid()
     without.nodes = {node: client for node, client in without.nodes.items() if client != 2}
-    assert torch.equal(strategy.server.params, run(make_strategy(FedFa(eta=0.1), count=4), without, 2).params)
+    assert torch.equal(strategy.server.params, run(make_strategy(rule, count=4), without, 2).params)
 
 
 def test_metrics_that_the_server_does_not_know_are_ignored() -> None:
@@ -168,7 +172,7 @@ def test_an_app_that_raises_is_an_error_reply() -> None:
 
     grid.app = app
     result = make_strategy(count=4).start(grid, ArrayRecord(make_model().state_dict()), 1)
-    assert dict(result.train_metrics_clientapp[1]) == {"replies": 3, "used": 1, "rejected-error": 1}
+    assert without_means(result.train_metrics_clientapp[1]) == {"replies": 3, "used": 1, "rejected-error": 1}
 
 
 def test_with_too_few_replies_the_model_stays_and_the_round_says_so() -> None:
@@ -408,7 +412,28 @@ def test_a_second_server_in_the_same_directory_is_refused(tmp_path: Path) -> Non
 def test_the_run_ends_at_once_if_no_client_identifies_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     with pytest.raises(RunError, match=r"none of the 4 connected nodes gives a valid client id; .*`fair_app`"):
-        run(make_strategy(wait=600), LocalGrid(ClientApp(), len(SIZES)), 2)
+        run(make_strategy(wait=600), LocalGrid(answers_another_id, len(SIZES)), 2)
+
+
+def test_the_run_ends_at_once_if_no_client_reports_the_loss_that_the_rule_needs() -> None:
+    grid = make_grid()
+    grid.spoil = dict.fromkeys(range(len(SIZES)), altered({"loss": None}))
+    with pytest.raises(RunError, match=r"no client reports `loss`, .* FedFV needs; .*`fair_app`") as caught:
+        run(make_strategy(FedFV(), count=4), grid, 2)
+    assert str(caught.value).count(".") < 4
+    run(make_strategy(FedAvg(), count=4), grid, 2)
+    run(make_strategy(ClipNorms(UPGrad()), count=4), grid, 2)
+
+
+def test_losses_that_nobody_reports_are_not_in_the_records(tmp_path: Path) -> None:
+    grid = make_grid()
+    grid.spoil = {1: altered({"loss": None})}
+    run(make_strategy(FedAvg(), count=4, directory=tmp_path / "run"), grid, 1)
+    (_, record) = RunDirectory(tmp_path / "run").records()
+    assert record.replied == [0, 1, 2, 3]
+    assert record.train_losses == []
+    assert record.lens is not None
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page")]) == 0
 
 
 def test_waiting_for_clients_is_logged_once_per_wait(
@@ -432,7 +457,7 @@ def test_an_aggregator_that_is_not_a_rule_is_refused(rule: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"fraction": 1.5}, "`fraction` must be in [0, 1], got 1.5."),
+        ({"fraction_train": 1.5}, "`fraction_train` must be in [0, 1], got 1.5."),
         ({"count": 9}, "`count` must be from 1 to the 4 clients, got 9."),
         ({"min_replies": 0}, "`min_replies` must be a whole number from 1, got 0."),
     ],

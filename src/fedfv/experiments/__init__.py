@@ -19,11 +19,11 @@ with comes_with("experiments"):
     from fedfv.experiments._errors import build
     from fedfv.experiments._evaluate import Scored, evaluate_run
     from fedfv.experiments._many import ManyProgress, run_many
-    from fedfv.experiments._run import Progress, experiment_of, run
+    from fedfv.experiments._run import experiment_of, run
     from fedfv.experiments._seeding import SEEDINGS, AddressedSeeding, Seeding
     from fedfv.experiments._spec import Data, Experiment, Model, specification
     from fedfv.experiments._sweep import Setting, folder_name, settings_of
-    from fedfv.runs import RunDirectory
+    from fedfv.runs import Progress, RunDirectory
     from fedfv.sampling import SAMPLINGS, Availability, BySize, Everyone, Uniform
 
 __all__ = [

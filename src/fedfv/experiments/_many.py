@@ -19,9 +19,9 @@ from fedfv._openmp import children_wait_passively
 from fedfv.data import Dataset, Federation
 from fedfv.errors import DivergedError, RunError
 from fedfv.experiments._build import data_of, load_data
-from fedfv.experiments._run import Progress, completed, experiment_of, run
+from fedfv.experiments._run import completed, experiment_of, run
 from fedfv.experiments._spec import Data, Experiment
-from fedfv.runs import RunDirectory
+from fedfv.runs import Progress, RunDirectory
 from fedfv.training import keep_freed_memory
 
 _LOOK_EVERY = 0.5  # seconds

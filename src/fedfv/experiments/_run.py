@@ -1,7 +1,7 @@
 """Runs an experiment: the loop over rounds with evaluations, records, checkpoints and resume."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,31 +32,21 @@ from fedfv.runs import (
     Look,
     ModelFile,
     Opening,
+    Progress,
     Record,
     Recorder,
     RunDirectory,
     Scores,
+    Watch,
     arrays_of,
     frozen_of,
     layer,
 )
 from fedfv.simulation import Round, simulate
-from fedfv.tasks import ACCURACY, TASKS, Score, Task
+from fedfv.tasks import TASKS, Task
 from fedfv.training import Evaluation, evaluate
 
 _FEW = 10  # upper bound on the clients that a sentence names
-
-
-class Progress(NamedTuple):
-    """The progress of a run: its number of rounds, and the latest scores of its clients."""
-
-    rounds_done: int
-    rounds: int
-    scores: list[float | None]  # None for a client without test examples
-    replied: int | None  # number of clients that replied in the last round; None before the first round
-    record: Record | None = None  # the record of the last round
-    scored_by: Score = ACCURACY  # what the scores mean
-    liars: Sequence[int] = ()  # clients that attack; metrics leave them out (`fedfv.runs.of_counted`)
 
 
 def run(
@@ -64,7 +54,7 @@ def run(
     directory: str | Path,
     *,
     data: str | Path | Dataset | Federation | None = None,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    watch: Watch = lambda progress: None,
 ) -> RunDirectory:
     """Runs or resumes the experiment and returns its run directory.
 
@@ -152,7 +142,7 @@ class _Parts(NamedTuple):
         return done % every == 0 or done == self.experiment.rounds
 
 
-def _run(parts: _Parts, place: RunDirectory, watch: Callable[[Progress], None]) -> None:
+def _run(parts: _Parts, place: RunDirectory, watch: Watch) -> None:
     if (sentence := place.diverged()) is not None:
         raise DivergedError(f"{place.path} {sentence}")
     experiment, federation, model, clients, sample = parts

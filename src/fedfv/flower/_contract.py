@@ -1,6 +1,7 @@
 """The contract between server and clients: the names of records, metrics and configuration keys in messages."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -25,6 +26,17 @@ LARGEST_SIZE = 1e15  # a number of examples; sums of sizes are exact
 LARGEST_CHANGE = 1e15  # the change of a parameter; rules may square it in single precision
 LARGEST_BUFFER = 3.5e38  # a number in a floating-point buffer, which may be any that single precision has
 MOST_NUMBERS = 10_000  # numbers in the metrics, also in those that the server ignores
+
+
+class Names(NamedTuple):
+    """The names in the messages of an app, as its author has chosen them."""
+
+    arrays: str = ARRAYS  # the record of arrays, in both directions
+    config: str = CONFIG  # the record of the configuration
+    size: str = SIZE
+    loss: str = LOSS
+    score: str = ACCURACY
+
 
 WHO = "who"  # the action of the query that asks a node for its client id
 BUFFERS = ("*running_mean", "*running_var", "*num_batches_tracked")  # buffers of torch's normalisation layers

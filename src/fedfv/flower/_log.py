@@ -46,7 +46,7 @@ def log_too_few(round: int, replies: int, requests: int) -> None:
     )
 
 
-class Watch:
+class Verdicts:
     """What is known of the clients that defences demoted or dropped, so that the log has a line for each change.
 
     Args:

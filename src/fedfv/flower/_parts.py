@@ -19,16 +19,20 @@ class WrongReplyError(ValueError):
         self.kind = kind
 
 
-def record_of(message: Message, kind: type[_Record]) -> _Record:
-    """The only record of this kind in the message.
+def record_of(message: Message, kind: type[_Record], name: str | None = None) -> _Record:
+    """The only record of this kind in the message; if there are several, the one of this name.
 
     Flower's own views of the records of a kind refer to themselves, and hold the message until garbage is collected.
     """
     records = list(islice((record for record in message.content.values() if isinstance(record, kind)), 2))
-    if len(records) != 1:
-        count = "several" if records else "none"
-        raise WrongReplyError(_NAMES[kind], f"the reply must have one record of {_NAMES[kind]}, got {count}")
-    return records[0]
+    if len(records) == 1:
+        return records[0]
+    named = None if name is None else message.content.get(name)
+    if records and isinstance(named, kind):
+        return named
+    count = "several" if records else "none"
+    named_so = "" if name is None or not records else f", or one with the name {name!r}"
+    raise WrongReplyError(_NAMES[kind], f"the reply must have one record of {_NAMES[kind]}{named_so}, got {count}")
 
 
 def metrics_of(message: Message, client: int) -> MetricRecord:
@@ -46,11 +50,16 @@ def metrics_of(message: Message, client: int) -> MetricRecord:
 def number(metrics: MetricRecord, key: str, low: float = 0, high: float = LARGEST) -> float:
     """A metric that must be one number from `low` to `high`."""
     if key not in metrics:
-        raise WrongReplyError("metrics", f"`{key}` is missing")
+        raise WrongReplyError("metrics", missing(key))
     value = metrics[key]
     if isinstance(value, list) or not low <= value <= high:
         raise WrongReplyError("metrics", f"`{key}` must be a number from {low:g} to {high:g}, got {shown(value)}")
     return value
+
+
+def missing(key: str) -> str:
+    """The reason for a reply without a metric."""
+    return f"`{key}` is missing"
 
 
 def shown(value: object) -> str:

@@ -12,15 +12,20 @@ from flwr.serverapp import Grid
 
 from fedfv.errors import RunError
 from fedfv.flower._contract import CLIENT, WHO
-from fedfv.flower._inbox import Rejected
+from fedfv.flower._inbox import UNANSWERED, Rejected
 from fedfv.flower._parts import WrongReplyError, one_line, record_of, shown
 
+_NODE = "node "  # before the id of a node, in the name of a client that has no other
+_NO_ID = "node %d gives no valid client id, so it is left out; see fedfv.flower.identify"
 _LOG_EVERY = 10.0  # seconds between two log lines while clients are awaited
 _PERMANENT = (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_EXCEPTION)  # asking again is useless
 
 
 class Roster:
     """The clients on the nodes of a grid. Each node is asked once for its client id.
+
+    If no node has an id to give, as with an app that is not made with `identify`, each node is a client of its own, in
+    the order of the node ids, for as long as it is connected.
 
     The first node with an id holds it for as long as it is connected. If the holder did not reply to its last message,
     and another connected node has the same id, the holder is asked again: it keeps the id if it answers, and loses it
@@ -32,10 +37,13 @@ class Roster:
         wait: seconds to wait for clients to connect.
         timeout: seconds to wait for the answers of nodes that are asked for their client id.
         ttl: seconds after which such a query expires.
+        names: the names of the clients in the records of a run that goes on; a node keeps its client.
     """
 
-    def __init__(self, num_clients: int, wait: float, timeout: float, ttl: float) -> None:
+    def __init__(self, num_clients: int, wait: float, timeout: float, ttl: float, names: Sequence[str] = ()) -> None:
         self.num_clients, self.wait, self.timeout, self.ttl = num_clients, wait, timeout, ttl
+        self._nameless: set[int] = set()  # nodes whose app does not answer the question
+        self._numbered = {name: client for client, name in enumerate(names) if name.startswith(_NODE)}
         self.duplicates: list[Rejected] = []  # nodes that are left out, since another node has the same client
         self._clients: dict[int, int | None] = {}  # the client of each node; None if the node gave no valid id
         self._holders: dict[int, int] = {}  # the node of each client
@@ -47,9 +55,15 @@ class Roster:
         """The client on each node that gave a valid id."""
         return {node: client for node, client in self._clients.items() if client is not None}
 
-    def note(self, asked: set[int], answered: set[int]) -> None:
-        """Records which of the asked nodes replied."""
-        self._failed = (self._failed | asked) - answered
+    def names(self) -> list[str]:
+        """The names of all clients, if they are nodes; an id needs no name."""
+        nodes = {client: name for name, client in self._numbered.items()}
+        return [nodes.get(client, f"client {client}") for client in range(self.num_clients)] if nodes else []
+
+    def note(self, asked: Mapping[int, int], rejected: Iterable[Rejected]) -> None:
+        """Records which nodes replied, of those that were asked; these are given by client."""
+        unanswered = {asked[client] for client, kind, _ in rejected if kind in UNANSWERED}
+        self._failed = (self._failed - {*asked.values()}) | unanswered
 
     def connected(self, grid: Grid, needed: int) -> dict[int, int]:
         """The node of each connected client, once `needed` clients are connected or the time to wait is over."""
@@ -60,6 +74,8 @@ class Roster:
             connected = self._one_node_each(grid, nodes)
             now = time.monotonic()
             if len(nodes) >= needed or now > end:
+                self._number(nodes)
+                connected = connected or self._one_node_each(grid, nodes)
                 self._refuse_strangers(nodes)
             if len(connected) >= needed or now > end:
                 return connected
@@ -103,6 +119,36 @@ class Roster:
                 claims.setdefault(client, []).append(node)
         return claims
 
+    def _number(self, nodes: Sequence[int]) -> None:
+        """Makes each nameless node a client, or leaves it out if other nodes have told their ids."""
+        told = any(client is not None and node not in self._nameless for node, client in self._clients.items())
+        for node in sorted(self._nameless.intersection(nodes)):
+            if told:
+                self._nameless.remove(node)
+                log(WARNING, _NO_ID, node)
+            elif self._clients[node] is None:
+                self._clients[node] = self._number_of(node, nodes)
+
+    def _number_of(self, node: int, nodes: Sequence[int]) -> int | None:
+        """The client of a nameless node: the one that it was before, a new one, or one whose node is gone."""
+        if (name := f"{_NODE}{node}") not in self._numbered:
+            taken = {*self._numbered.values()}
+            free = [client for client in range(self.num_clients) if client not in taken]
+            if not free:
+                here = {f"{_NODE}{other}" for other in nodes}
+                gone = [other for other in self._numbered if other not in here]
+                if not gone:
+                    log(WARNING, "node %d is left out, since `num_clients` is %d", node, self.num_clients)
+                    return None
+                free = [self._numbered.pop(gone[0])]
+            self._numbered[name] = free[0]
+            log(
+                WARNING,
+                "node %d does not say who it is, so it is client %d until it restarts; see fedfv.flower.identify",
+                *(node, free[0]),
+            )
+        return self._numbered[name]
+
     def _refuse_strangers(self, nodes: Sequence[int]) -> None:
         """Ends the run if no client ever gave a valid id, and no connected node can."""
         if nodes and not self.clients and all(node in self._clients for node in nodes):
@@ -118,9 +164,12 @@ class Roster:
             if answer.has_error() and answer.error.code not in _PERMANENT:
                 continue
             client = self._clients[node] = self._client_of(answer)
-            if client is None:
+            if client is None and answer.has_error():
+                self._nameless.add(node)
                 self._stranger = _described(answer)
-                log(WARNING, "node %d gives no valid client id, so it is left out; see fedfv.flower.identify", node)
+            elif client is None:
+                self._stranger = _described(answer)
+                log(WARNING, _NO_ID, node)
 
     def _ask(self, grid: Grid, nodes: Sequence[int]) -> list[tuple[int, Message]]:
         """The answers of these nodes to the question for their client ids."""

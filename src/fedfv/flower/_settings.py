@@ -7,7 +7,11 @@ from flwr.app import ConfigRecord
 
 from fedfv.aggregators import AGGREGATORS
 from fedfv.core import inner_rules
+from fedfv.flower._contract import LOSS
 from fedfv.importing import name_of
+
+_USUAL = {"count": None, "min_train_nodes": 2, "loss_key": LOSS}  # keys that are left out if they have these values
+_EARLIER = {"accuracy_key": "score_key", "fraction": "fraction_train"}
 
 if TYPE_CHECKING:
     from fedfv.flower._strategy import FairStrategy
@@ -15,23 +19,25 @@ if TYPE_CHECKING:
 
 def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[str, Any]:
     """The settings of a strategy that decide the result of a run, as TOML tables."""
+    choice = dataclasses.asdict(strategy.choice)
     tables = {
         "engine": "flower",
-        "seed": strategy.seed,
-        "num_clients": strategy.num_clients,
-        "fraction": strategy.fraction,
+        "seed": choice.pop("seed"),
+        "num_clients": choice.pop("num_clients"),
+        "fraction_train": choice.pop("fraction_train"),
         "min_replies": strategy.min_replies,
-        "score_key": strategy.score_key,
+        "score_key": strategy.names.score,
         "buffers": list(strategy.buffers),
         "aggregator": _table(strategy.aggregator),
         "train_config": {key: _plain(value) for key, value in train_config.items()},
     }
-    return tables | ({} if strategy.count is None else {"count": strategy.count})
+    optional = {"count": choice["count"], "min_train_nodes": choice["min_train_nodes"], "loss_key": strategy.names.loss}
+    return tables | {key: value for key, value in optional.items() if value != _USUAL[key]}
 
 
 def completed(tables: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a directory in the current form; `score_key` was called `accuracy_key` before."""
-    return {"score_key" if key == "accuracy_key" else key: value for key, value in tables.items()}
+    """The settings of a directory in the current form; some keys had other names before."""
+    return {_EARLIER.get(key, key): value for key, value in tables.items()}
 
 
 def _table(rule: Any) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """A Flower strategy for any rule."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from logging import INFO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -17,26 +16,49 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedfv.core import (
     Aggregator,
     ServerState,
-    answers_with_mean,
     check_rule,
     explained_step,
     needs,
     skip,
     start,
+    uses_losses,
     with_learning_rate,
 )
-from fedfv.flower._contract import ARRAYS, BUFFERS, CONFIG, NEEDS, ROUND, SERVER_ROUND, key_of, key_of_score
-from fedfv.flower._inbox import Evaluated, Rejected, counted, read_evaluation, read_training, sort_messages
+from fedfv.flower._choice import Choice
+from fedfv.flower._contract import (
+    ARRAYS,
+    BUFFERS,
+    CONFIG,
+    LOSS,
+    NEEDS,
+    ROUND,
+    SERVER_ROUND,
+    SIZE,
+    Names,
+    key_of,
+    key_of_score,
+)
+from fedfv.flower._diary import Diary, EnoughError
+from fedfv.flower._inbox import (
+    Evaluated,
+    Rejected,
+    Wanted,
+    counted,
+    read_evaluation,
+    read_training,
+    refuse_without_losses,
+)
 from fedfv.flower._layout import Layout
-from fedfv.flower._log import Watch, log_rejected, log_resumed, log_too_few
+from fedfv.flower._log import log_rejected, log_resumed, log_too_few
 from fedfv.flower._mail import Mail
+from fedfv.flower._metrics import Average, averaged
 from fedfv.flower._outgoing import Outgoing
 from fedfv.flower._roster import Roster
 from fedfv.flower._settings import completed, settings_of
 from fedfv.lens import look
+from fedfv.mapped import Rows
 from fedfv.metrics import METRICS
-from fedfv.runs import Fingerprint, Look, ModelFile, Opening, Record, Recorder, RunDirectory, Scores
-from fedfv.seeding import rng
+from fedfv.runs import Look, Record, RunDirectory, Watch
 from fedfv.tasks import ACCURACY, Score
 
 _SHOWN = ("mean", "std", "worst", "minimum")  # metrics of the clients' scores in Flower's results
@@ -52,22 +74,39 @@ class FairStrategy(Strategy):
     Args:
         aggregator: the rule, an object of `fedfv.aggregators` or of your own class. A rule that uses the clients'
             learning rate, and has no value for it, takes the `lr` of `train_config`.
-        num_clients: the number N of all clients; they report their ids, from 0 to N - 1, with `identify`.
-        fraction: the share of connected clients that train in a round.
-        count: the number of clients that train in a round, in place of `fraction`.
+        num_clients: the number N of all clients. Clients that report their ids, from 0 to N - 1, with `identify` keep
+            them; otherwise each node is a client for as long as it is connected.
+        fraction_train: the share of connected clients that train in a round, rounded down.
+        fraction_evaluate: the share of connected clients that evaluate the model, rounded down.
+        min_train_nodes: train at least so many clients, if they are connected.
+        min_evaluate_nodes: let at least so many clients evaluate.
+        min_available_nodes: the number of clients to wait for before a round. The default is to wait for a full round
+            of clients at the start, and for `min_replies` later.
+        weighted_by_key: the metric that holds a client's number of examples.
+        arrayrecord_key: the name of the record of arrays in messages.
+        configrecord_key: the name of the record of the configuration in messages.
+        train_metrics_aggr_fn: makes one record of metrics of those of all clients, given a `RecordDict` for each,
+            without arrays, and `weighted_by_key`; the default is the weighted mean of each number that all report.
+        evaluate_metrics_aggr_fn: the same for evaluations.
+        count: the number of clients that train in a round, in place of `fraction_train`.
         min_replies: the model does not change in a round with fewer good replies.
-        evaluate_fraction: the share of connected clients that evaluate the model.
+        loss_key: the training metric that holds the loss of the model *as received*, and the loss in evaluations. Rules
+            that do not read losses, such as FedAvg, do not need it.
         scored_by: what the score of a client means; fairness is measured on it. For clients of `fair_client` it is the
             `scored_by` of their task.
         score_key: the evaluation metric that holds a client's score; the default is the name of the score in small
             letters with hyphens, such as "accuracy", which is a number from 0 to 1.
         evaluate_every: rounds between evaluations; the initial and the final model are always evaluated.
+        stop_when: called before each round with all records so far; the run ends if it returns true, see `NoGain`.
+        watch: called with the progress before the first round and after each round, see `TensorBoard`.
         timeout: seconds to wait for the replies of a round.
         ttl: seconds after which a message expires; the default is `timeout`.
-        wait: seconds to wait for clients to connect: at the start for a full round of clients, later for `min_replies`.
+        wait: seconds to wait for clients to connect.
         seed: seed for the choice of clients.
         buffers: names of arrays that are not trained, with * as wildcard; they are averaged, weighted by client size.
         directory: the run directory for records and checkpoints, as in a simulated run; None writes no files.
+        memory_share: the updates of a round that need a larger share of the machine's memory than this are kept in a
+            file, in the directory or else among temporary files.
     """
 
     def __init__(
@@ -75,39 +114,54 @@ class FairStrategy(Strategy):
         aggregator: Aggregator[Any],
         num_clients: int,
         *,
-        fraction: float = 1.0,
+        fraction_train: float = 1.0,
+        fraction_evaluate: float = 1.0,
+        min_train_nodes: int = 2,
+        min_evaluate_nodes: int = 2,
+        min_available_nodes: int | None = None,
+        weighted_by_key: str = SIZE,
+        arrayrecord_key: str = ARRAYS,
+        configrecord_key: str = CONFIG,
+        train_metrics_aggr_fn: Average | None = None,
+        evaluate_metrics_aggr_fn: Average | None = None,
         count: int | None = None,
         min_replies: int = 1,
-        evaluate_fraction: float = 1.0,
+        loss_key: str = LOSS,
         scored_by: Score = ACCURACY,
         score_key: str | None = None,
         evaluate_every: int = 1,
+        stop_when: Callable[[Sequence[Record]], bool] | None = None,
+        watch: Watch | None = None,
         timeout: float = 600.0,
         ttl: float | None = None,
         wait: float = 120.0,
         seed: int = 0,
         buffers: Sequence[str] = BUFFERS,
         directory: str | Path | None = None,
+        memory_share: float = 0.25,
     ) -> None:
         check_rule(with_learning_rate(aggregator, 1.0))
-        for name, value in {"fraction": fraction, "evaluate_fraction": evaluate_fraction}.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"`{name}` must be in [0, 1], got {value}.")
-        for name, number in {
-            "num_clients": num_clients,
-            "min_replies": min_replies,
-            "evaluate_every": evaluate_every,
-        }.items():
+        self.choice = Choice(
+            num_clients=num_clients,
+            seed=seed,
+            count=count,
+            fraction_train=fraction_train,
+            fraction_evaluate=fraction_evaluate,
+            min_train_nodes=min_train_nodes,
+            min_evaluate_nodes=min_evaluate_nodes,
+            min_available_nodes=min_available_nodes,
+        )
+        for name, number in {"min_replies": min_replies, "evaluate_every": evaluate_every}.items():
             if not isinstance(number, int) or number < 1:
                 raise ValueError(f"`{name}` must be a whole number from 1, got {number!r}.")
-        if count is not None and not 1 <= count <= num_clients:
-            raise ValueError(f"`count` must be from 1 to the {num_clients} clients, got {count}.")
-        self.aggregator, self.num_clients, self.seed = aggregator, num_clients, seed
-        self.fraction, self.count, self.min_replies = fraction, count, min_replies
-        self.evaluate_fraction, self.evaluate_every = evaluate_fraction, evaluate_every
-        self.scored_by, self.score_key = scored_by, key_of_score(scored_by) if score_key is None else score_key
+        score = key_of_score(scored_by) if score_key is None else score_key
+        self.names = Names(arrayrecord_key, configrecord_key, weighted_by_key, loss_key, score)
+        self.aggregator, self.num_clients, self.scored_by = aggregator, num_clients, scored_by
+        self.train_metrics_aggr_fn, self.evaluate_metrics_aggr_fn = train_metrics_aggr_fn, evaluate_metrics_aggr_fn
+        self.min_replies, self.evaluate_every = min_replies, evaluate_every
+        self.stop_when, self.watch = stop_when, watch
         self.timeout, self.ttl, self.wait = timeout, timeout if ttl is None else ttl, wait
-        self.buffers = tuple(buffers)
+        self.buffers, self.memory_share = tuple(buffers), memory_share
         self.directory = None if directory is None else Path(directory)
 
     def start(
@@ -131,29 +185,32 @@ class FairStrategy(Strategy):
         check_rule(self.aggregator)
         with self._own_directory(train_config or ConfigRecord()) as place:
             self._layout = Layout.of(initial_arrays, self.buffers)
-            self._roster = Roster(self.num_clients, self.wait, self.timeout, self.ttl)
-            self._sent: list[Message] = []
+            self._sent: dict[int, Message] = {}  # the messages that wait for a reply, by client
             self._rounds = num_rounds
-            self._fingerprint = Fingerprint(model=self._layout.described())
-            self._recorder = None
-            if place is not None:
-                self._recorder = Recorder(place, self.aggregator, self._fingerprint, save_after=0)
-                output: Literal["last", "mean"] = "mean" if answers_with_mean(self.aggregator) else "last"
-                place.describe(ModelFile(arrays=self._layout.stored(), output=output), {})
+            self._diary = Diary(place, self.aggregator, self._layout, self.num_clients, self.scored_by, num_rounds)
             self._begin(grid, initial_arrays, evaluate_config or ConfigRecord(), timeout)
-            before = self.server.round
-            central = None if evaluate_fn is None else lambda round, arrays: evaluate_fn(before + round, self.arrays)
-            result = super().start(
-                grid, self._model.trained, num_rounds - before, timeout, train_config, evaluate_config, central
-            )
-            result.arrays = self.arrays
-            return result
+            self._diary.begin(self.watch)
+            before = self._first = self.server.round
+
+            def central(round: int, arrays: ArrayRecord) -> MetricRecord | None:
+                metrics = None if evaluate_fn is None else evaluate_fn(before + round, self.arrays)
+                if metrics is not None:
+                    self._diary.result.evaluate_metrics_serverapp[round] = metrics
+                return metrics
+
+            try:
+                left, follow = num_rounds - before, None if evaluate_fn is None else central
+                super().start(grid, self._model.trained, left, timeout, train_config, evaluate_config, follow)
+            except EnoughError:
+                log(INFO, "FairStrategy: stopped after round %d, as `stop_when` asks for", self.server.round)
+            self._diary.result.arrays = self.arrays
+            return self._diary.result
 
     def _begin(self, grid: Grid, initial_arrays: ArrayRecord, evaluate_config: ConfigRecord, timeout: float) -> None:
         """Resumes the server from the checkpoint, or starts it and evaluates the initial model."""
-        server = None if self._recorder is None else self._recorder.resume()
-        self._watch = Watch([] if self._recorder is None else self._recorder.place.records())
-        self._roster.connected(grid, max(self.min_replies, self._sample_size(self.num_clients)))
+        server = self._diary.resume()
+        self._roster = Roster(self.num_clients, self.wait, self.timeout, self.ttl, self._diary.names)
+        self._roster.connected(grid, max(self.min_replies, self.choice.at_start()))
         if server is not None:
             self._model = Outgoing(self._layout, self.aggregator, server)
             log_resumed(server.round, self._rounds, self.directory)
@@ -164,11 +221,7 @@ class FairStrategy(Strategy):
         self._model = Outgoing(self._layout, self.aggregator, server)
         messages = self.configure_evaluate(0, self.arrays, evaluate_config, grid)
         results, _ = self._evaluated(grid.send_and_receive(messages, timeout=timeout))
-        if self._recorder is not None:
-            everyone = [results.get(client) for client in range(self.num_clients)]
-            sizes = {"test": [result and result.size for result in everyone]}
-            opening = Opening(sizes=sizes, scored_by=self.scored_by, fingerprint=self._fingerprint)
-            self._recorder.open(server, opening, self._scores(results))
+        self._diary.open(server, results, self._roster.names())
 
     def _own_directory(self, train_config: ConfigRecord) -> AbstractContextManager[RunDirectory | None]:
         if self.directory is None:
@@ -189,108 +242,100 @@ class FairStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Messages that send the model to the chosen clients for training."""
-        nodes = self._roster.connected(grid, self.min_replies)
-        chosen = self._draw("sample", nodes, min(len(nodes), self._sample_size(len(nodes))))
-        record = RecordDict({ARRAYS: self._model.trained, CONFIG: self._with_round(config)})
-        return self._ask(MessageType.TRAIN, record, {client: nodes[client] for client in chosen})
+        if self.stop_when is not None and self.stop_when(self._diary.records):
+            raise EnoughError
+        nodes = self._connected(grid)
+        chosen = self.choice.to_train(self.server.round, nodes)
+        return self._ask(MessageType.TRAIN, self._model.trained, config, {client: nodes[client] for client in chosen})
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """One step of the rule; the model does not change if there are too few good replies."""
-        answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
-        asked = {message.metadata.dst_node_id for message in self._sent}
-        answered = {message.metadata.src_node_id for message in answers.values()}
-        self._roster.note(asked, answered)
-        good, wrong = read_training(answers, self._layout, self.server, needs(self.aggregator))
-        rejected = sorted(self._roster.duplicates + rejected + wrong)  # replies arrive in any order
-        log_rejected(self.server.round, rejected)
+        wanted = Wanted(self._layout, self.names, needs(self.aggregator), uses_losses(self.aggregator))
+        params, round = self.server.params, self.server.round
+        shape = (len(self._sent), len(params))
+        rows = Rows.within(self.memory_share, shape, params.dtype, self.directory)
+        good, reported, wrong, with_losses = read_training(replies, self._asked, wanted, params, round, rows)
+        self._roster.note({client: each.metadata.dst_node_id for client, each in self._sent.items()}, wrong)
+        if wanted.losses and round == self._first:
+            refuse_without_losses(self.aggregator, self.names.loss, wrong, good)
+        rejected = sorted(self._roster.duplicates + wrong)  # replies arrive in any order
+        log_rejected(round, rejected)
         count = 0 if good is None else len(good.clients)
         used = good is not None and count >= self.min_replies
-        done = self.server.round + 1
+        done = round + 1
         if good is not None and used:
             server, direction, explanation = explained_step(self.aggregator, good, self.server)
-            lens_due = self._recorder is not None and self._due(done)
+            lens_due = self._diary.is_read and self._due(done)
             lens = Look.of(look(good, direction, explanation)) if lens_due else None
-            self._record = Record.of_round(done, good, explanation, lens=lens)
+            record = Record.of_round(done, good, explanation, lens=lens)
+            if not with_losses:
+                record = dataclasses.replace(record, train_losses=[])
         else:
-            log_too_few(done - 1, count, len(self._sent))
-            server, self._record = skip(self.server), Record.of_round(done, None)
-        self._record = dataclasses.replace(self._record, rejected=[(client, kind) for client, kind, _ in rejected])
+            log_too_few(round, count, len(self._sent))
+            server, record = skip(self.server), Record.of_round(done, None)
+        self._record = dataclasses.replace(record, rejected=[(client, kind) for client, kind, _ in rejected])
         self._model.move(server)
-        done_by_defences = self._watch.note(self._record)
-        metrics = MetricRecord({"replies": count, "used": int(used), **counted(rejected), **done_by_defences})
+        metrics = averaged(reported, self.names.size, self.train_metrics_aggr_fn)
+        metrics.update({"replies": count, "used": int(used), **counted(rejected), **self._diary.note(self._record)})
+        self._diary.result.train_metrics_clientapp[server_round] = metrics
         return self._model.trained if used else None, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Messages that ask clients to evaluate the model; none in rounds without an evaluation."""
-        if not self._due(self.server.round) or self.evaluate_fraction == 0:
-            self._sent = []
+        if not self._due(self.server.round) or self.choice.fraction_evaluate == 0:
+            self._sent = {}
             return []
-        nodes = self._roster.connected(grid, self.min_replies)
-        count = min(len(nodes), max(1, math.ceil(self.evaluate_fraction * len(nodes))))
-        chosen = self._draw("evaluate", nodes, count)
-        record = RecordDict({ARRAYS: self.arrays, CONFIG: self._with_round(config)})
-        return self._ask(MessageType.EVALUATE, record, {client: nodes[client] for client in chosen})
+        nodes = self._connected(grid)
+        chosen = self.choice.to_evaluate(self.server.round, nodes)
+        return self._ask(MessageType.EVALUATE, self.arrays, config, {client: nodes[client] for client in chosen})
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The scores of the clients. The round is over, so its record and its checkpoint are written, too."""
         results, rejected = self._evaluated(replies)
-        if self._recorder is not None:
-            self._recorder.add(self.server, dataclasses.replace(self._record, test=self._scores(results)))
-        if not results:
-            return MetricRecord(counted(rejected)) if rejected else None
-        scores = torch.tensor([result.score for result in results.values()], dtype=torch.double)
-        metrics = {name: METRICS[name].under(self.scored_by) for name in _SHOWN}
-        return MetricRecord(
-            {
-                "clients": list(results),
-                "accuracies" if self.scored_by == ACCURACY else "scores": scores.tolist(),
-                **{name: float(metric(scores)) for name, metric in metrics.items()},
-                **counted(rejected),
-            }
-        )
-
-    def _evaluated(self, replies: Iterable[Message]) -> tuple[dict[int, Evaluated], list[Rejected]]:
-        answers, rejected = sort_messages(replies, self._sent, self._roster.clients)
-        results, wrong = read_evaluation(answers, self.scored_by, self.score_key)
-        log_rejected(self.server.round, rejected := sorted(rejected + wrong))
-        return results, rejected
-
-    def _scores(self, results: dict[int, Evaluated]) -> Scores | None:
-        if not results:
+        self._diary.add(self.server, self._record, results)
+        metrics = averaged([each.metrics for each in results.values()], self.names.size, self.evaluate_metrics_aggr_fn)
+        metrics.update(counted(rejected))
+        if results:
+            scores = torch.tensor([result.score for result in results.values()], dtype=torch.double)
+            shown = {name: METRICS[name].under(self.scored_by) for name in _SHOWN}
+            metrics["clients"] = list(results)
+            metrics["accuracies" if self.scored_by == ACCURACY else "scores"] = scores.tolist()
+            metrics.update({name: float(metric(scores)) for name, metric in shown.items()})
+        if not metrics:
             return None
-        everyone = [results.get(client) for client in range(self.num_clients)]
-        losses = [result and result.loss for result in everyone]
-        return Scores(
-            losses=losses,
-            scores=[result and result.score for result in everyone],
-            variances=None if self.scored_by.is_share else [result and result.variance for result in everyone],
-        )
+        self._diary.result.evaluate_metrics_clientapp[server_round] = metrics
+        return metrics
 
     def summary(self) -> None:
         """Logs the rule, the number of clients and the rounds that are done."""
         log(INFO, "\t├──> Rule: %s", self.aggregator)
         log(INFO, "\t└──> Clients: %d, rounds done: %d", self.num_clients, self.server.round)
 
-    def _with_round(self, config: ConfigRecord) -> ConfigRecord:
-        done = self.server.round
-        metrics = " ".join(map(key_of, needs(self.aggregator)))
-        return ConfigRecord({**config, SERVER_ROUND: done + 1, ROUND: done, NEEDS: metrics})
+    def _evaluated(self, replies: Iterable[Message]) -> tuple[dict[int, Evaluated], list[Rejected]]:
+        results, rejected = read_evaluation(replies, self._asked, self.scored_by, self.names)
+        log_rejected(self.server.round, rejected := sorted(rejected))
+        return results, rejected
 
-    def _ask(self, kind: str, record: RecordDict, nodes: dict[int, int]) -> list[Message]:
+    @property
+    def _asked(self) -> dict[str, int]:
+        """The clients that were asked, by the id of the message, which it gets when it is sent."""
+        return {message.metadata.message_id: client for client, message in self._sent.items()}
+
+    def _connected(self, grid: Grid) -> dict[int, int]:
+        """The node of each connected client."""
+        return self._roster.connected(grid, max(self.min_replies, self.choice.min_available_nodes or 0))
+
+    def _ask(self, kind: str, arrays: ArrayRecord, config: ConfigRecord, nodes: dict[int, int]) -> list[Message]:
         """The messages to these nodes, in a list, since a deployment refuses an iterator."""
-        self._sent = [Message(record, node, kind, ttl=self.ttl) for node in nodes.values()]
-        return self._sent
-
-    def _draw(self, why: str, nodes: dict[int, int], count: int) -> list[int]:
-        return sorted(rng(self.seed, why, self.server.round).choice(sorted(nodes), count, replace=False).tolist())
+        done, metrics = self.server.round, " ".join(map(key_of, needs(self.aggregator)))
+        config = ConfigRecord({**config, SERVER_ROUND: done + 1, ROUND: done, NEEDS: metrics})
+        content = RecordDict({self.names.arrays: arrays, self.names.config: config})
+        self._sent = {client: Message(content, node, kind, ttl=self.ttl) for client, node in nodes.items()}
+        return list(self._sent.values())
 
     def _due(self, done: int) -> bool:
         return done % self.evaluate_every == 0 or done == self._rounds
-
-    def _sample_size(self, connected: int) -> int:
-        """The number of clients that should train in a round, given how many are connected."""
-        return self.count or max(1, round(self.fraction * connected))

@@ -49,7 +49,9 @@ def _look(record: Record) -> dict[str, Any]:
         # The page counts rounds from 1.
         "external": [[conflict.round + 1, conflict.clients, conflict.share] for conflict in lens.external],
         "round": record.rounds_done,
-        "losses": [float(f"{record.train_losses[place[client]]:.4g}") for client in lens.clients],
+        "losses": [float(f"{record.train_losses[place[client]]:.4g}") for client in lens.clients]
+        if record.train_losses
+        else None,
         "conflicting": sum(negative) / max(1, len(negative)),
         "against_mean": float(np.mean(np.array(lens.before) < 0)),
         "against": float(np.mean(np.array(lens.after) < 0)),

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from fedfv._extras import comes_with
-from fedfv.experiments import Progress
 from fedfv.metrics import shown_in
-from fedfv.runs import Defence, Record, of_counted
+from fedfv.runs import Defence, Progress, Record, of_counted
 from fedfv.tasks import Score
 
 

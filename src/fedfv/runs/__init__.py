@@ -8,6 +8,8 @@ with comes_with("experiments"):
     from fedfv.runs._frame import frame_of, write_frame
     from fedfv.runs._lock import held
     from fedfv.runs._model import ModelFile, StoredArray, arrays_of, frozen_of
+    from fedfv.runs._no_gain import NoGain
+    from fedfv.runs._progress import Progress, Watch
     from fedfv.runs._record import (
         FORMAT,
         MARKS,
@@ -31,13 +33,16 @@ __all__ = [
     "Fingerprint",
     "Look",
     "ModelFile",
+    "NoGain",
     "Numbers",
     "Opening",
+    "Progress",
     "Record",
     "Recorder",
     "RunDirectory",
     "Scores",
     "StoredArray",
+    "Watch",
     "arrays_of",
     "counted",
     "frame_of",

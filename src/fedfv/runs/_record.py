@@ -194,7 +194,7 @@ class Record:
     def _check(self) -> None:
         """Refuses a record whose lists do not belong together."""
         replied = self.replied or []
-        for name, values in {"train_losses": self.train_losses, **self.measured}.items():
+        for name, values in {"train_losses": self.train_losses or None, **self.measured}.items():
             _check_length(name, values, len(replied))
         for part, scores in (("test", self.test), ("validation", self.validation)):
             if scores is not None:

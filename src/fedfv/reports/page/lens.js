@@ -59,7 +59,8 @@ function drawLens() {
 }
 
 function details(look, i) {
-  const parts = [`loss ${look.losses[i].toPrecision(3)}`, `length ${look.lengths[i].toPrecision(3)}`];
+  const parts = [`length ${look.lengths[i].toPrecision(3)}`];
+  if (look.losses) parts.unshift(`loss ${look.losses[i].toPrecision(3)}`);
   if (look.projected && !look.dropped?.includes(look.clients[i])) parts.push(look.kept.includes(look.clients[i]) ? "update kept unchanged" : `projected: ${(100 * look.projected[i]).toFixed(0)} % of its length changed`);
   const marks = signed(look).filter(([mark]) => look[mark].includes(look.clients[i])).map(([mark]) => mark);
   if (look.standing) parts.push(`standing ${look.standing[i]}`);

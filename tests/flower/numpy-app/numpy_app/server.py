@@ -23,7 +23,7 @@ def main(grid: Grid, context: Context) -> None:
     strategy = FairStrategy(
         FedFV(alpha=config["alpha"], tau=config["tau"]),
         CLIENTS,
-        evaluate_fraction=0,
+        fraction_evaluate=0,
         timeout=config["timeout"],
         directory=config["directory"] or None,
     )
