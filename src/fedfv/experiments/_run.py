@@ -150,7 +150,10 @@ def _run(parts: _Parts, place: RunDirectory, watch: Watch) -> None:
     server = _begun(parts, place, recorder, fingerprint)
     scores = next(record.test.scores for record in reversed(place.records()) if record.test is not None)
     progress = Progress(
-        server.round, experiment.rounds, scores, None, scored_by=experiment.task.scored_by, liars=parts.liars()
+        *(server.round, experiment.rounds, scores, None),
+        scored_by=experiment.task.scored_by,
+        liars=parts.liars(),
+        names=federation.names,
     )
     watch(progress)
     try:

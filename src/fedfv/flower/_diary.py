@@ -1,9 +1,11 @@
 """All that is kept of a run of Flower: records, checkpoints, and what the log and the user's callback are told."""
 
 import dataclasses
+from collections.abc import Callable
 from logging import ERROR
 from typing import Any, Literal
 
+from flwr.app import ArrayRecord, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp.strategy import Result
 
@@ -14,6 +16,8 @@ from fedfv.flower._log import Verdicts
 from fedfv.flower._parts import one_line
 from fedfv.runs import Fingerprint, ModelFile, Opening, Progress, Record, Recorder, RunDirectory, Scores, Watch
 from fedfv.tasks import Score
+
+CentralEvaluation = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 class EnoughError(Exception):
@@ -82,6 +86,25 @@ class Diary:
         """From now on, `watch` is told the progress; it also gets that of the rounds that are done."""
         self._watch = watch
         self._tell(None)
+
+    def keeping(
+        self, evaluate: CentralEvaluation | None, arrays: Callable[[], ArrayRecord]
+    ) -> CentralEvaluation | None:
+        """The user's evaluation on the server, with rounds that are counted from the first one of the run.
+
+        Args:
+            evaluate: the function; None for none.
+            arrays: the arrays that are evaluated, those of the rule's answer.
+        """
+        before = self.records[-1].rounds_done
+
+        def kept(round: int, _: ArrayRecord) -> MetricRecord | None:
+            metrics = None if evaluate is None else evaluate(before + round, arrays())
+            if metrics is not None:
+                self.result.evaluate_metrics_serverapp[round] = metrics
+            return metrics
+
+        return None if evaluate is None else kept
 
     def note(self, record: Record) -> dict[str, int]:
         """Logs what the defences did in a round, and returns how many clients are concerned."""

@@ -1,13 +1,20 @@
 """The metrics of a round in Flower's results: what the clients reported, averaged, and what the strategy adds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from logging import WARNING
 
-from flwr.app import MetricRecord, RecordDict
+import torch
+from flwr.app import MetricRecord, MetricRecordValues, RecordDict
 from flwr.common.logger import log
 
-from fedfv.flower._contract import CLIENT, LARGEST, METRICS
+from fedfv.flower import _contract
+from fedfv.flower._contract import CLIENT, LARGEST
+from fedfv.flower._inbox import Evaluated
 from fedfv.flower._parts import one_line
+from fedfv.metrics import METRICS
+from fedfv.tasks import ACCURACY, Score
+
+_SHOWN = ("mean", "std", "worst", "minimum")  # metrics over the clients
 
 Average = Callable[[list[RecordDict], str], MetricRecord]
 """A function that makes one record of metrics of those of all clients, given the name of their weights."""
@@ -27,10 +34,19 @@ def averaged(reported: Sequence[MetricRecord], weighted_by: str, average: Averag
     if average is None:
         return _means(reported, weighted_by)
     try:
-        return average([RecordDict({METRICS: metrics}) for metrics in reported], weighted_by)
+        return average([RecordDict({_contract.METRICS: metrics}) for metrics in reported], weighted_by)
     except Exception as error:  # a round of training is worth more than its metrics
         log(WARNING, "the metrics of the clients are left out, since %s raised: %s", average, one_line(repr(error)))
         return MetricRecord()
+
+
+def fairness(results: Mapping[int, Evaluated], scored_by: Score) -> dict[str, MetricRecordValues]:
+    """The scores of the clients, and how evenly the model serves them; empty without results."""
+    if not results:
+        return {}
+    scores = torch.tensor([result.score for result in results.values()], dtype=torch.double)
+    shown = {name: float(METRICS[name].under(scored_by)(scores)) for name in _SHOWN}
+    return {"clients": list(results), "accuracies" if scored_by == ACCURACY else "scores": scores.tolist(), **shown}
 
 
 def _means(reported: Sequence[MetricRecord], weighted_by: str) -> MetricRecord:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -30,12 +30,8 @@ from fedfv.flower._contract import (
     BUFFERS,
     CONFIG,
     LOSS,
-    NEEDS,
-    ROUND,
-    SERVER_ROUND,
     SIZE,
     Names,
-    key_of,
     key_of_score,
 )
 from fedfv.flower._diary import Diary, EnoughError
@@ -51,17 +47,15 @@ from fedfv.flower._inbox import (
 from fedfv.flower._layout import Layout
 from fedfv.flower._log import log_rejected, log_resumed, log_too_few
 from fedfv.flower._mail import Mail
-from fedfv.flower._metrics import Average, averaged
+from fedfv.flower._metrics import Average, averaged, fairness
 from fedfv.flower._outgoing import Outgoing
+from fedfv.flower._questions import Questions
 from fedfv.flower._roster import Roster
 from fedfv.flower._settings import completed, settings_of
 from fedfv.lens import look
 from fedfv.mapped import Rows
-from fedfv.metrics import METRICS
 from fedfv.runs import Look, Record, RunDirectory, Watch
 from fedfv.tasks import ACCURACY, Score
-
-_SHOWN = ("mean", "std", "worst", "minimum")  # metrics of the clients' scores in Flower's results
 
 
 class FairStrategy(Strategy):
@@ -185,22 +179,15 @@ class FairStrategy(Strategy):
         check_rule(self.aggregator)
         with self._own_directory(train_config or ConfigRecord()) as place:
             self._layout = Layout.of(initial_arrays, self.buffers)
-            self._sent: dict[int, Message] = {}  # the messages that wait for a reply, by client
             self._rounds = num_rounds
             self._diary = Diary(place, self.aggregator, self._layout, self.num_clients, self.scored_by, num_rounds)
             self._begin(grid, initial_arrays, evaluate_config or ConfigRecord(), timeout)
             self._diary.begin(self.watch)
-            before = self._first = self.server.round
-
-            def central(round: int, arrays: ArrayRecord) -> MetricRecord | None:
-                metrics = None if evaluate_fn is None else evaluate_fn(before + round, self.arrays)
-                if metrics is not None:
-                    self._diary.result.evaluate_metrics_serverapp[round] = metrics
-                return metrics
-
+            self._first = self.server.round
+            left = num_rounds - self._first
+            central = self._diary.keeping(evaluate_fn, lambda: self.arrays)
             try:
-                left, follow = num_rounds - before, None if evaluate_fn is None else central
-                super().start(grid, self._model.trained, left, timeout, train_config, evaluate_config, follow)
+                super().start(grid, self._model.trained, left, timeout, train_config, evaluate_config, central)
             except EnoughError:
                 log(INFO, "FairStrategy: stopped after round %d, as `stop_when` asks for", self.server.round)
             self._diary.result.arrays = self.arrays
@@ -211,6 +198,8 @@ class FairStrategy(Strategy):
         server = self._diary.resume()
         self._roster = Roster(self.num_clients, self.wait, self.timeout, self.ttl, self._diary.names)
         self._roster.connected(grid, max(self.min_replies, self.choice.at_start()))
+        least = max(self.min_replies, self.choice.min_available_nodes or 0)
+        self._questions = Questions(self.aggregator, self.choice, self.names, self._roster, self.ttl, least)
         if server is not None:
             self._model = Outgoing(self._layout, self.aggregator, server)
             log_resumed(server.round, self._rounds, self.directory)
@@ -244,20 +233,17 @@ class FairStrategy(Strategy):
         """Messages that send the model to the chosen clients for training."""
         if self.stop_when is not None and self.stop_when(self._diary.records):
             raise EnoughError
-        nodes = self._connected(grid)
-        chosen = self.choice.to_train(self.server.round, nodes)
-        return self._ask(MessageType.TRAIN, self._model.trained, config, {client: nodes[client] for client in chosen})
+        return self._questions.train(grid, self._model.trained, config, self.server.round)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """One step of the rule; the model does not change if there are too few good replies."""
         wanted = Wanted(self._layout, self.names, needs(self.aggregator), uses_losses(self.aggregator))
-        params, round = self.server.params, self.server.round
-        shape = (len(self._sent), len(params))
-        rows = Rows.within(self.memory_share, shape, params.dtype, self.directory)
-        good, reported, wrong, with_losses = read_training(replies, self._asked, wanted, params, round, rows)
-        self._roster.note({client: each.metadata.dst_node_id for client, each in self._sent.items()}, wrong)
+        params, round, asked = self.server.params, self.server.round, self._questions.clients
+        rows = Rows.within(self.memory_share, (len(asked), len(params)), params.dtype, self.directory)
+        good, reported, wrong, with_losses = read_training(replies, asked, wanted, params, round, rows)
+        self._roster.note(self._questions.nodes, wrong)
         if wanted.losses and round == self._first:
             refuse_without_losses(self.aggregator, self.names.loss, wrong, good)
         rejected = sorted(self._roster.duplicates + wrong)  # replies arrive in any order
@@ -273,7 +259,7 @@ class FairStrategy(Strategy):
             if not with_losses:
                 record = dataclasses.replace(record, train_losses=[])
         else:
-            log_too_few(round, count, len(self._sent))
+            log_too_few(round, count, len(asked))
             server, record = skip(self.server), Record.of_round(done, None)
         self._record = dataclasses.replace(record, rejected=[(client, kind) for client, kind, _ in rejected])
         self._model.move(server)
@@ -286,12 +272,9 @@ class FairStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Messages that ask clients to evaluate the model; none in rounds without an evaluation."""
-        if not self._due(self.server.round) or self.choice.fraction_evaluate == 0:
-            self._sent = {}
-            return []
-        nodes = self._connected(grid)
-        chosen = self.choice.to_evaluate(self.server.round, nodes)
-        return self._ask(MessageType.EVALUATE, self.arrays, config, {client: nodes[client] for client in chosen})
+        if not self._due(self.server.round):
+            return self._questions.nothing()
+        return self._questions.evaluate(grid, self.arrays, config, self.server.round)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The scores of the clients. The round is over, so its record and its checkpoint are written, too."""
@@ -299,12 +282,7 @@ class FairStrategy(Strategy):
         self._diary.add(self.server, self._record, results)
         metrics = averaged([each.metrics for each in results.values()], self.names.size, self.evaluate_metrics_aggr_fn)
         metrics.update(counted(rejected))
-        if results:
-            scores = torch.tensor([result.score for result in results.values()], dtype=torch.double)
-            shown = {name: METRICS[name].under(self.scored_by) for name in _SHOWN}
-            metrics["clients"] = list(results)
-            metrics["accuracies" if self.scored_by == ACCURACY else "scores"] = scores.tolist()
-            metrics.update({name: float(metric(scores)) for name, metric in shown.items()})
+        metrics.update(fairness(results, self.scored_by))
         if not metrics:
             return None
         self._diary.result.evaluate_metrics_clientapp[server_round] = metrics
@@ -316,26 +294,9 @@ class FairStrategy(Strategy):
         log(INFO, "\t└──> Clients: %d, rounds done: %d", self.num_clients, self.server.round)
 
     def _evaluated(self, replies: Iterable[Message]) -> tuple[dict[int, Evaluated], list[Rejected]]:
-        results, rejected = read_evaluation(replies, self._asked, self.scored_by, self.names)
+        results, rejected = read_evaluation(replies, self._questions.clients, self.scored_by, self.names)
         log_rejected(self.server.round, rejected := sorted(rejected))
         return results, rejected
-
-    @property
-    def _asked(self) -> dict[str, int]:
-        """The clients that were asked, by the id of the message, which it gets when it is sent."""
-        return {message.metadata.message_id: client for client, message in self._sent.items()}
-
-    def _connected(self, grid: Grid) -> dict[int, int]:
-        """The node of each connected client."""
-        return self._roster.connected(grid, max(self.min_replies, self.choice.min_available_nodes or 0))
-
-    def _ask(self, kind: str, arrays: ArrayRecord, config: ConfigRecord, nodes: dict[int, int]) -> list[Message]:
-        """The messages to these nodes, in a list, since a deployment refuses an iterator."""
-        done, metrics = self.server.round, " ".join(map(key_of, needs(self.aggregator)))
-        config = ConfigRecord({**config, SERVER_ROUND: done + 1, ROUND: done, NEEDS: metrics})
-        content = RecordDict({self.names.arrays: arrays, self.names.config: config})
-        self._sent = {client: Message(content, node, kind, ttl=self.ttl) for client, node in nodes.items()}
-        return list(self._sent.values())
 
     def _due(self, done: int) -> bool:
         return done % self.evaluate_every == 0 or done == self._rounds

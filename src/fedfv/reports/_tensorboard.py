@@ -13,9 +13,13 @@ from fedfv.metrics import shown_in
 from fedfv.runs import Defence, Progress, Record, of_counted
 from fedfv.tasks import Score
 
+_FEW = 50  # upper bound on the clients that get a curve each
+
 
 class TensorBoard:
-    """A callback for `run(..., watch=...)` that writes scalars, and histograms over clients.
+    """A callback for `run(..., watch=...)` and `FairStrategy(watch=...)`.
+
+    It writes scalars, a curve for each client if there are at most 50, and histograms over clients.
 
     A resumed run continues in the same folder; rounds that are run again replace their earlier entries.
     """
@@ -37,7 +41,8 @@ class TensorBoard:
         self._defended |= record.defence is not None
         if self._defended:  # a round in which they do nothing has zeros, not a gap
             record = replace(record, defence=record.defence or Defence())
-        for name, value in _scalars(record, where.scored_by, where.liars).items():
+        scalars = _scalars(record, where.scored_by, where.liars) | _of_each_client(record, where.scored_by, where.names)
+        for name, value in scalars.items():
             self._writer.add_scalar(name, value, where.rounds_done)
         for name, numbers in _of_clients(record, where.scored_by, where.liars).items():
             if len(values := _numbers(numbers)):
@@ -47,6 +52,14 @@ class TensorBoard:
         """Flushes and closes the files."""
         if self._writer is not None:
             self._writer.close()
+
+
+def _of_each_client(record: Record, score: Score, names: Sequence[str]) -> dict[str, float]:
+    """The score of each client as a scalar of its own, unless there are too many clients for that."""
+    scores = [] if record.test is None or len(record.test.scores) > _FEW else record.test.scores
+    labels = names or [f"client {client}" for client in range(len(scores))]
+    pairs = zip(labels, scores, strict=False)
+    return {f"{score.name}/{name}": score.unit.factor * value for name, value in pairs if value is not None}
 
 
 def _of_clients(record: Record, score: Score, liars: Collection[int]) -> dict[str, Sequence[float | None]]:
