@@ -100,11 +100,29 @@ def test_an_interrupt_of_the_command_saves_all_runs(
         assert RunDirectory(path).rounds_done() == int(tensors["round"])
 
 
+def workers_of(process: "subprocess.Popen[str]") -> list[int]:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.mark.integration
+def test_no_worker_outlives_the_command(sweep: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    workers = workers_of(sweep)
+    sweep.kill()
+    sweep.wait()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline, "a worker goes on without the command"
+        time.sleep(0.05)
+    for path in tmp_path.glob("out/runs/*/*"):
+        tensors = RunDirectory(path).load()
+        assert tensors is not None
+        assert int(tensors["round"]) > 0
+
+
 @pytest.mark.integration
 def test_a_process_that_was_killed_is_named_and_nothing_is_lost(sweep: "subprocess.Popen[str]", tmp_path: Path) -> None:
-    children = Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children").read_text().split()
-    victims = [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    os.kill(victims[-1], signal.SIGKILL)
+    os.kill(workers_of(sweep)[-1], signal.SIGKILL)
     _, said = sweep.communicate(timeout=30)
     assert sweep.returncode == 1
     assert "was killed; run the same command to resume" in said

@@ -9,8 +9,9 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import lru_cache
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import torch
@@ -103,6 +104,14 @@ def _begin(threads: int) -> None:
     keep_freed_memory()
     for number in _ENDINGS:
         signal.signal(number, signal.SIG_DFL)  # between two runs there is nothing to save
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Ends a worker whose parent was killed, as an interrupt would; it would wait for its next run for ever."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _run_one(path: Path, folder: str | Path | None) -> None:
