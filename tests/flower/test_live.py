@@ -148,3 +148,35 @@ def test_records_have_the_names_that_the_app_uses() -> None:
     assert torch.equal(strategy.server.params, plain.server.params)
     assert heard
     assert all(each == {"model", "settings"} for each in heard)
+
+
+def test_frozen_arrays_stay_as_they_are_and_need_not_come_back(tmp_path: Path) -> None:
+    grid, initial = make_grid(), ArrayRecord(make_model().state_dict())
+    app, first = grid.app, next(iter(initial))
+
+    def without_first(message: Any, context: Any) -> Any:
+        reply = app(message, context)
+        for arrays in reply.content.array_records.values():
+            del arrays[first]
+        return reply
+
+    grid.app = without_first
+    strategy = FairStrategy(FedFV(), len(SIZES), wait=0, frozen=[first], directory=tmp_path / "run")
+    result = strategy.start(grid, initial, 2)
+    assert result.train_metrics_clientapp[2]["replies"] == 4
+    assert (result.arrays[first].numpy() == initial[first].numpy()).all()
+    kept = RunDirectory(tmp_path / "run").state_dict()
+    assert all(torch.equal(tensor, torch.from_numpy(result.arrays[name].numpy())) for name, tensor in kept.items())
+    with pytest.raises(ValueError, match="`initial_arrays` must have floating-point arrays to train"):
+        FairStrategy(FedFV(), len(SIZES), frozen=["*"]).start(grid, initial, 1)
+
+
+def test_half_precision_travels_and_the_server_holds_single_precision(tmp_path: Path) -> None:
+    federation = make_federation(dtype=torch.float32)
+    halves = {name: tensor.half() for name, tensor in make_model(torch.float32).state_dict().items()}
+    grid = LocalGrid(make_app(federation, LocalSGD(lr=0.1)), len(SIZES))
+    strategy = FairStrategy(FedFV(), len(SIZES), wait=0)
+    result = strategy.start(grid, ArrayRecord(halves), 2)
+    assert result.train_metrics_clientapp[2]["replies"] == 4
+    assert strategy.server.params.dtype == torch.float32
+    assert {array.dtype for array in result.arrays.values()} == {"float16"}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from logging import ERROR
 from typing import Any, Literal
 
+import torch
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp.strategy import Result
@@ -53,7 +54,8 @@ class Diary:
         self._watch: Watch | None = None
         if place is not None:
             output: Literal["last", "mean"] = "mean" if answers_with_mean(rule) else "last"
-            place.describe(ModelFile(arrays=layout.stored(), output=output), {})
+            frozen = {name: torch.from_numpy(array.numpy()) for name, array in layout.fixed.items()}
+            place.describe(ModelFile(arrays=layout.stored(), output=output), frozen)
 
     @property
     def is_read(self) -> bool:

@@ -1,7 +1,7 @@
 """Converts a model between Flower's named arrays and the vector that a rule sees."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -16,7 +16,7 @@ from fedfv.flower._npy import WrongArraysError, decoded
 from fedfv.flower._parts import one_line
 from fedfv.runs import StoredArray, layer
 
-Kind = Literal["parameter", "value", "count"]
+Kind = Literal["parameter", "value", "count", "frozen"]
 
 
 @dataclass(frozen=True)
@@ -24,24 +24,29 @@ class Layout:
     """The names, shapes, types and kinds of a model's arrays, in order.
 
     Args:
-        kinds: "parameter" for arrays that are trained, "value" for floating-point buffers, "count" for integer ones.
-            A rule sees only parameters.
+        kinds: "parameter" for arrays that are trained, "value" for floating-point buffers, "count" for integer ones,
+            "frozen" for arrays that never change. A rule sees only parameters.
+        fixed: the arrays that never change, by name.
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     types: tuple[np.dtype, ...]
     kinds: tuple[Kind, ...]
+    fixed: Mapping[str, Array] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def of(cls, arrays: ArrayRecord, buffers: Sequence[str]) -> "Layout":
-        """The layout of these arrays; arrays whose name matches a pattern in `buffers` are not trained."""
+    def of(cls, arrays: ArrayRecord, buffers: Sequence[str], frozen: Sequence[str] = ()) -> "Layout":
+        """The layout of these arrays; those whose name matches a pattern in `buffers` or `frozen` are not trained."""
         named = {name: array.numpy() for name, array in arrays.items()}
         types = tuple(array.dtype for array in named.values())
-        kinds = tuple(_kind(name, array.dtype, buffers) for name, array in named.items())
+        kinds = tuple(
+            "frozen" if _matches(name, frozen) else _kind(name, array.dtype, buffers) for name, array in named.items()
+        )
         if "parameter" not in kinds:
             raise ValueError("`initial_arrays` must have floating-point arrays to train.")
-        return cls(tuple(named), tuple(array.shape for array in named.values()), types, kinds)
+        fixed = {name: arrays[name] for name, kind in zip(named, kinds, strict=True) if kind == "frozen"}
+        return cls(tuple(named), tuple(array.shape for array in named.values()), types, kinds, fixed)
 
     def described(self) -> list[str]:
         """A description of each array, for the fingerprint of a run."""
@@ -75,13 +80,18 @@ class Layout:
         return torch.tensor([0, *sizes]).cumsum(dim=0)
 
     def read(self, arrays: ArrayRecord, out: Float[Tensor, " d"]) -> Buffers:
-        """Writes the parameters into `out` and returns the buffers; refuses arrays of another layout."""
+        """Writes the parameters into `out` and returns the buffers; refuses arrays of another layout.
+
+        Arrays that never change are not looked at, and may be missing.
+        """
         self._check_names(arrays)
         outs: dict[Kind, Tensor] = {"parameter": out}
         for buffer in ("value", "count"):
             outs[buffer] = torch.empty(self.size(buffer), dtype=self.type(buffer))
         starts: dict[Kind, int] = dict.fromkeys(outs, 0)
         for name, shape, kind in zip(self.names, self.shapes, self.kinds, strict=True):
+            if kind == "frozen":
+                continue
             try:
                 flat = decoded(arrays[name], shape)
                 end = starts[kind] + len(flat)
@@ -92,8 +102,9 @@ class Layout:
         return Buffers(outs["value"], outs["count"])
 
     def _check_names(self, arrays: ArrayRecord) -> None:
-        missing = [name for name in self.names if name not in arrays]
-        extra = len(arrays) - (len(self.names) - len(missing))
+        absent = [name for name in self.names if name not in arrays]
+        missing = [name for name in absent if name not in self.fixed]
+        extra = len(arrays) - (len(self.names) - len(absent))
         wrong = []
         if missing:
             wrong.append(f"{len(missing)} arrays of the model are missing, such as {one_line(missing[0], 60)!r}")
@@ -110,6 +121,9 @@ class Layout:
         starts = dict.fromkeys(sources, 0)
         arrays = ArrayRecord()
         for name, shape, dtype, kind in zip(self.names, self.shapes, self.types, self.kinds, strict=True):
+            if kind == "frozen":
+                arrays[name] = self.fixed[name]
+                continue
             end = starts[kind] + int(np.prod(shape))
             arrays[name] = Array(sources[kind][starts[kind] : end].astype(dtype).reshape(shape))
             starts[kind] = end
@@ -119,7 +133,11 @@ class Layout:
 def _kind(name: str, dtype: np.dtype, buffers: Sequence[str]) -> Kind:
     if dtype.kind in "iu":
         return "count"
-    return "value" if any(fnmatchcase(name, pattern) for pattern in buffers) else "parameter"
+    return "value" if _matches(name, buffers) else "parameter"
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _copy(values: np.ndarray, out: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from fedfv.core import inner_rules
 from fedfv.flower._contract import LOSS
 from fedfv.importing import name_of
 
-_USUAL = {"count": None, "min_train_nodes": 2, "loss_key": LOSS}  # keys that are left out if they have these values
+_USUAL = {"count": None, "min_train_nodes": 2, "loss_key": LOSS, "frozen": []}  # these values are left out
 _EARLIER = {"accuracy_key": "score_key", "fraction": "fraction_train"}
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[st
         "aggregator": _table(strategy.aggregator),
         "train_config": {key: _plain(value) for key, value in train_config.items()},
     }
-    optional = {"count": choice["count"], "min_train_nodes": choice["min_train_nodes"], "loss_key": strategy.names.loss}
+    optional = {
+        "count": choice["count"],
+        "min_train_nodes": choice["min_train_nodes"],
+        "loss_key": strategy.names.loss,
+        "frozen": list(strategy.frozen),
+    }
     return tables | {key: value for key, value in optional.items() if value != _USUAL[key]}
 
 

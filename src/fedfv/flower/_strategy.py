@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from logging import INFO
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,7 @@ class FairStrategy(Strategy):
         wait: seconds to wait for clients to connect.
         seed: seed for the choice of clients.
         buffers: names of arrays that are not trained, with * as wildcard; they are averaged, weighted by client size.
+        frozen: names of arrays that never change, with * as wildcard; clients get them and need not send them back.
         directory: the run directory for records and checkpoints, as in a simulated run; None writes no files.
         memory_share: the updates of a round that need a larger share of the machine's memory than this are kept in a
             file, in the directory or else among temporary files.
@@ -131,6 +132,7 @@ class FairStrategy(Strategy):
         wait: float = 120.0,
         seed: int = 0,
         buffers: Sequence[str] = BUFFERS,
+        frozen: Sequence[str] = (),
         directory: str | Path | None = None,
         memory_share: float = 0.25,
     ) -> None:
@@ -155,7 +157,7 @@ class FairStrategy(Strategy):
         self.min_replies, self.evaluate_every = min_replies, evaluate_every
         self.stop_when, self.watch = stop_when, watch
         self.timeout, self.ttl, self.wait = timeout, timeout if ttl is None else ttl, wait
-        self.buffers, self.memory_share = tuple(buffers), memory_share
+        self.buffers, self.frozen, self.memory_share = tuple(buffers), tuple(frozen), memory_share
         self.directory = None if directory is None else Path(directory)
 
     def start(
@@ -177,8 +179,10 @@ class FairStrategy(Strategy):
         if train_config is not None and isinstance(lr := train_config.get("lr"), float):
             self.aggregator = with_learning_rate(self.aggregator, lr)
         check_rule(self.aggregator)
-        with self._own_directory(train_config or ConfigRecord()) as place:
-            self._layout = Layout.of(initial_arrays, self.buffers)
+        settings = settings_of(self, train_config or ConfigRecord())
+        own = nullcontext() if self.directory is None else RunDirectory.own(self.directory, settings, completed)
+        with own as place:
+            self._layout = Layout.of(initial_arrays, self.buffers, self.frozen)
             self._rounds = num_rounds
             self._diary = Diary(place, self.aggregator, self._layout, self.num_clients, self.scored_by, num_rounds)
             self._begin(grid, initial_arrays, evaluate_config or ConfigRecord(), timeout)
@@ -211,11 +215,6 @@ class FairStrategy(Strategy):
         messages = self.configure_evaluate(0, self.arrays, evaluate_config, grid)
         results, _ = self._evaluated(grid.send_and_receive(messages, timeout=timeout))
         self._diary.open(server, results, self._roster.names())
-
-    def _own_directory(self, train_config: ConfigRecord) -> AbstractContextManager[RunDirectory | None]:
-        if self.directory is None:
-            return nullcontext()
-        return RunDirectory.own(self.directory, settings_of(self, train_config), completed)
 
     @property
     def server(self) -> ServerState[Any]:
