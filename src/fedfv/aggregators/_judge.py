@@ -62,7 +62,7 @@ class Judge(Around[Judged]):
         most: the largest share of clients that may be doubtful, with a standing below -0.3; one client always may.
     """
 
-    demote: float = 0.5
+    demote: float = 0.6
     drop: float = 0.8
     memory: float = 0.95
     credit: float = 0.85

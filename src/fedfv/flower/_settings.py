@@ -10,7 +10,12 @@ from fedfv.core import inner_rules
 from fedfv.flower._contract import LOSS
 from fedfv.importing import name_of
 
-_USUAL = {"count": None, "min_train_nodes": 2, "loss_key": LOSS, "frozen": []}  # these values are left out
+_USUAL: dict[str, Any] = {
+    "count": None,
+    "min_train_nodes": 2,
+    "loss_key": LOSS,
+    "frozen": [],
+}  # these values are left out
 _EARLIER = {"accuracy_key": "score_key", "fraction": "fraction_train"}
 
 if TYPE_CHECKING:
