@@ -7,7 +7,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.core._replies import NO_BUFFERS, Buffers, Replies, shape_of
-from fedfv.core._rules import Aggregator, Explanation, State, answers_with_mean, begin, check_rule, explain, needs
+from fedfv.core._rules import (
+    Aggregator,
+    Explanation,
+    State,
+    answers_with_mean,
+    begin,
+    check_rule,
+    explain,
+    needs,
+    title,
+)
 from fedfv.mapped import MappedMatrix
 from fedfv.matrix import MatrixView
 
@@ -18,7 +28,7 @@ class ServerState(NamedTuple, Generic[State]):
     round: int  # the number of finished rounds, which is also the index of the next round
     num_clients: int
     params: Float[Tensor, " d"]
-    mean: Float[Tensor, " d"]  # mean of the parameters after each round so far
+    mean: Float[Tensor, " d"]  # mean of the parameters after each round so far; empty if it is not kept
     memory: State
     buffers: Buffers = NO_BUFFERS
 
@@ -29,6 +39,8 @@ def start(
     params: Float[Tensor, " d"],
     buffers: Buffers = NO_BUFFERS,
     layers: Int[Tensor, " L+1"] | None = None,
+    *,
+    with_mean: bool = True,
 ) -> ServerState[State]:
     """The server before the first round.
 
@@ -39,15 +51,19 @@ def start(
         buffers: the tensors of the model beside its parameters.
         layers: the columns at which the arrays of the model begin in `params`, and their number at the end; only a rule
             that works layer by layer needs them.
+        with_mean: whether to keep the mean of the models after each round, which costs the memory of another model.
     """
     check_rule(aggregator)
+    if answers_with_mean(aggregator) and not with_mean:
+        raise ValueError(f"`with_mean` must be true for {title(aggregator)}, which answers with the mean, got False.")
     if num_clients < 1:
         raise ValueError(f"`num_clients` must be at least 1, got {num_clients}.")
     if params.ndim != 1 or not params.dtype.is_floating_point:
         raise ValueError(
             f"`params` must be one vector of floating-point numbers, got {params.dtype} {shape_of(params)}."
         )
-    return ServerState(0, num_clients, params, params, begin(aggregator, num_clients, len(params), layers), buffers)
+    memory = begin(aggregator, num_clients, len(params), layers)
+    return ServerState(0, num_clients, params, params if with_mean else params[:0], memory, buffers)
 
 
 def answer(rule: Any, server: ServerState[Any]) -> Float[Tensor, " d"]:
@@ -110,7 +126,7 @@ def skip(server: ServerState[State]) -> ServerState[State]:
 
 
 def _advance(server: ServerState[State]) -> ServerState[State]:
-    mean = torch.lerp(server.mean, server.params, 1 / (server.round + 1))
+    mean = torch.lerp(server.mean, server.params, 1 / (server.round + 1)) if len(server.mean) else server.mean
     return server._replace(round=server.round + 1, mean=mean)
 
 

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from logging import WARNING
 
 from flwr.app import Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
@@ -30,28 +32,34 @@ class Mail(Grid):
         """Sends the messages, and yields replies as they are received, until all are there or the time is over."""
         messages = list(messages)
         sent = set(self._grid.push_messages(messages) if messages else [])
-        return self._replies({name: each for each in messages if (name := each.metadata.message_id) in sent}, timeout)
+        # The answer in place of one that cannot be decoded is made now, so that no message, with its arrays, is kept.
+        wrong = Error(ErrorCode.UNKNOWN, "the reply cannot be decoded")
+        pairs = [(name, each) for each in messages if (name := each.metadata.message_id) in sent]
+        return self._replies({name: Message(wrong, reply_to=each) for name, each in pairs}, timeout)
 
     def _replies(self, waiting: dict[str, Message], timeout: float | None) -> Iterator[Message]:
         end, pause = None if timeout is None else time.monotonic() + timeout, _PAUSE
         while waiting:
             before = len(waiting)
             for name in list(waiting):
-                for reply in self._pulled(waiting[name]):
+                for reply in self._pulled(name, waiting[name]):
                     waiting.pop(name, None)
                     yield reply
+                    del reply
             if end is not None and time.monotonic() >= end:
                 return
             pause = _PAUSE if len(waiting) < before else min(2 * pause, _LONGEST_PAUSE)
             if waiting:
                 time.sleep(pause if end is None else max(0.0, min(pause, end - time.monotonic())))
 
-    def _pulled(self, sent: Message) -> Iterable[Message]:
+    def _pulled(self, name: str, wrong: Message) -> Iterator[Message]:
         try:
-            return self._grid.pull_messages([sent.metadata.message_id])
+            replies = list(self._grid.pull_messages([name]))
         except _UNDECODABLE as error:
-            reason = f"the reply cannot be decoded: {one_line(error)}"
-            return [Message(Error(ErrorCode.UNKNOWN, reason), reply_to=sent)]
+            log(WARNING, "a reply cannot be decoded: %s", one_line(repr(error)))
+            replies = [wrong]
+        while replies:
+            yield replies.pop()
 
     def set_run(self, run: Run) -> None:
         self._grid.set_run(run)

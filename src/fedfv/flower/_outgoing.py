@@ -29,6 +29,10 @@ class Outgoing:
         self._trained: ArrayRecord | None = None
         self._answer: ArrayRecord | None = None
 
+    def forget(self) -> None:
+        """Frees the arrays, which are made again when they are asked for."""
+        self._trained = self._answer = None
+
     @property
     def trained(self) -> ArrayRecord:
         """The model that clients train."""

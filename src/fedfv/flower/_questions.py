@@ -27,17 +27,14 @@ class Questions:
     def __init__(self, rule: Any, choice: Choice, names: Names, roster: Roster, ttl: float, least: int) -> None:
         self._needs = " ".join(map(key_of, needs(rule)))
         self._choice, self._names, self._roster, self._ttl, self._least = choice, names, roster, ttl, least
-        self._sent: dict[int, Message] = {}  # the messages that wait for an answer, by client
+        self._sent: dict[int, Message] = {}  # the messages that are being sent, by client
+        self.nodes: dict[int, int] = {}  # the node of each client that was asked
 
-    @property
-    def clients(self) -> dict[str, int]:
-        """The clients that were asked, by the id of the message, which it gets when it is sent."""
-        return {message.metadata.message_id: client for client, message in self._sent.items()}
-
-    @property
-    def nodes(self) -> dict[int, int]:
-        """The node of each client that was asked."""
-        return {client: message.metadata.dst_node_id for client, message in self._sent.items()}
+    def sent(self) -> dict[str, int]:
+        """The clients that were asked, by the id that the message got when it was sent; the messages are not kept."""
+        clients = {message.metadata.message_id: client for client, message in self._sent.items()}
+        self._sent = {}
+        return clients
 
     def train(self, grid: Grid, arrays: ArrayRecord, config: ConfigRecord, round: int) -> list[Message]:
         """Messages that ask the clients of a round to train the model."""
@@ -53,7 +50,7 @@ class Questions:
 
     def nothing(self) -> list[Message]:
         """No message."""
-        self._sent = {}
+        self._sent, self.nodes = {}, {}
         return []
 
     def _ask(
@@ -68,5 +65,6 @@ class Questions:
         """The messages, in a list, since a deployment refuses an iterator."""
         config = ConfigRecord({**config, SERVER_ROUND: round + 1, ROUND: round, NEEDS: self._needs})
         content = RecordDict({self._names.arrays: arrays, self._names.config: config})
-        self._sent = {client: Message(content, nodes[client], kind, ttl=self._ttl) for client in chosen}
+        self.nodes = {client: nodes[client] for client in chosen}
+        self._sent = {client: Message(content, node, kind, ttl=self._ttl) for client, node in self.nodes.items()}
         return list(self._sent.values())

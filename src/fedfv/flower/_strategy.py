@@ -16,6 +16,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedfv.core import (
     Aggregator,
     ServerState,
+    answers_with_mean,
     check_rule,
     explained_step,
     needs,
@@ -186,12 +187,13 @@ class FairStrategy(Strategy):
             self._rounds = num_rounds
             self._diary = Diary(place, self.aggregator, self._layout, self.num_clients, self.scored_by, num_rounds)
             self._begin(grid, initial_arrays, evaluate_config or ConfigRecord(), timeout)
+            del initial_arrays  # a large model is not kept twice
             self._diary.begin(self.watch)
             self._first = self.server.round
             left = num_rounds - self._first
             central = self._diary.keeping(evaluate_fn, lambda: self.arrays)
             try:
-                super().start(grid, self._model.trained, left, timeout, train_config, evaluate_config, central)
+                super().start(grid, ArrayRecord(), left, timeout, train_config, evaluate_config, central)
             except EnoughError:
                 log(INFO, "FairStrategy: stopped after round %d, as `stop_when` asks for", self.server.round)
             self._diary.result.arrays = self.arrays
@@ -210,7 +212,8 @@ class FairStrategy(Strategy):
             return
         params = torch.empty(self._layout.size("parameter"), dtype=self._layout.type("parameter"))
         buffers = self._layout.read(initial_arrays, params)
-        server = start(self.aggregator, self.num_clients, params, buffers, self._layout.layers())
+        layers, with_mean = self._layout.layers(), answers_with_mean(self.aggregator)
+        server = start(self.aggregator, self.num_clients, params, buffers, layers, with_mean=with_mean)
         self._model = Outgoing(self._layout, self.aggregator, server)
         messages = self.configure_evaluate(0, self.arrays, evaluate_config, grid)
         results, _ = self._evaluated(grid.send_and_receive(messages, timeout=timeout))
@@ -237,9 +240,13 @@ class FairStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """One step of the rule; the model does not change if there are too few good replies."""
+        """One step of the rule; the model does not change if there are too few good replies.
+
+        The arrays that are returned are empty: Flower would keep them for a round, and the strategy has the model.
+        """
         wanted = Wanted(self._layout, self.names, needs(self.aggregator), uses_losses(self.aggregator))
-        params, round, asked = self.server.params, self.server.round, self._questions.clients
+        params, round, asked = self.server.params, self.server.round, self._questions.sent()
+        self._model.forget()
         rows = Rows.within(self.memory_share, (len(asked), len(params)), params.dtype, self.directory)
         good, reported, wrong, with_losses = read_training(replies, asked, wanted, params, round, rows)
         self._roster.note(self._questions.nodes, wrong)
@@ -265,7 +272,7 @@ class FairStrategy(Strategy):
         metrics = averaged(reported, self.names.size, self.train_metrics_aggr_fn)
         metrics.update({"replies": count, "used": int(used), **counted(rejected), **self._diary.note(self._record)})
         self._diary.result.train_metrics_clientapp[server_round] = metrics
-        return self._model.trained if used else None, metrics
+        return ArrayRecord() if used else None, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -290,10 +297,11 @@ class FairStrategy(Strategy):
     def summary(self) -> None:
         """Logs the rule, the number of clients and the rounds that are done."""
         log(INFO, "\t├──> Rule: %s", self.aggregator)
+        log(INFO, "\t├──> Model: %d parameters in %d arrays", len(self.server.params), len(self._layout.names))
         log(INFO, "\t└──> Clients: %d, rounds done: %d", self.num_clients, self.server.round)
 
     def _evaluated(self, replies: Iterable[Message]) -> tuple[dict[int, Evaluated], list[Rejected]]:
-        results, rejected = read_evaluation(replies, self._questions.clients, self.scored_by, self.names)
+        results, rejected = read_evaluation(replies, self._questions.sent(), self.scored_by, self.names)
         log_rejected(self.server.round, rejected := sorted(rejected))
         return results, rejected
 

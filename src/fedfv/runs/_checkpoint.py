@@ -15,7 +15,12 @@ _KEY = "crc32"
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
     """The contents of the file."""
     # safetensors refuses tensors that share memory, as the mean and the parameters do before the first round.
-    apart = {name: tensor.contiguous().clone() if tensor.ndim else tensor for name, tensor in tensors.items()}
+    seen: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if place in seen or not tensor.is_contiguous() else tensor
+        seen.add(place)
     return save(apart, {_KEY: _checksum(apart)})
 
 
