@@ -92,11 +92,12 @@ def read_training(
         needs: the fields that the rule needs, see `fedfv.core.needs`.
     """
     updates = torch.empty(len(answers), len(server.params), dtype=server.params.dtype)
+    sent = layout.as_sent(server.params)
     good: list[_Trained] = []
     rejected = []
     for client, message in sorted(answers.items()):
         try:
-            good.append(_read(client, message, layout, server.params, updates[len(good)], needs))
+            good.append(_read(client, message, layout, sent, updates[len(good)], needs))
         except WrongReplyError as wrong:
             rejected.append(_rejected(client, wrong, [message]))
     if not any(report.size for report in good):
@@ -157,11 +158,11 @@ def _read(
     client: int,
     message: Message,
     layout: Layout,
-    params: Tensor,
+    sent: Tensor,
     row: Tensor,
     needs: Mapping[str, Measure | None],
 ) -> _Trained:
-    """A client's report on its training. The update, `params` minus those of the client, is written into `row`."""
+    """A client's report on its training. The update, `sent` minus the client's parameters, is written into `row`."""
     metrics, arrays = metrics_of(message, client), record_of(message, ArrayRecord)
     loss, size = float(number(metrics, LOSS)), number(metrics, SIZE, high=LARGEST_SIZE)
     measured = {name: _measured(metrics, name, measure) for name, measure in needs.items()}
@@ -171,7 +172,7 @@ def _read(
         raise WrongReplyError("arrays", str(error)) from None
     except Exception as error:  # whatever a client may have thought of, the others go on
         raise WrongReplyError("arrays", f"the arrays cannot be read: {one_line(error)}") from None
-    _check_range("updates", torch.sub(params, row, out=row), LARGEST_CHANGE)
+    _check_range("updates", torch.sub(sent, row, out=row), LARGEST_CHANGE)
     _check_range("buffers", buffers.values, LARGEST_BUFFER)
     return _Trained(client, loss, size, measured, buffers)
 
