@@ -485,6 +485,7 @@ def test_a_reply_of_any_size_costs_the_server_no_memory(
     make: Callable[[], RecordDict], peak: Callable[[], int]
 ) -> None:
     # Huge replies exist before memory is traced: they are what Flower has received.
+    trained({2: [good_reply()]})  # loads compiled functions
     messages, asked = received({1: [make()], 2: [good_reply()]})
     gc.collect()
     tracemalloc.start()

@@ -17,7 +17,7 @@ from fedfv.aggregators import ClipNorms, UPGrad
 from fedfv.cli import main
 from fedfv.core import ACCURACY, TRAINED_LOSS, ServerState, answers_with_mean
 from fedfv.experiments import ConfigError, RunError
-from fedfv.flower import FairStrategy, fair_app, fair_client
+from fedfv.flower import FairStrategy, fair_app, fair_client, identify
 from fedfv.models import build_model, flatten, flatten_buffers, layers_of
 from fedfv.reports import summarise
 from fedfv.runs import RunDirectory
@@ -320,6 +320,26 @@ def test_buffers_are_averaged_by_size_and_keep_their_types() -> None:
     assert torch.equal(strategy.server.params, server.params)
     assert torch.equal(strategy.server.buffers.values, server.buffers.values)
     assert torch.equal(strategy.server.buffers.counts, server.buffers.counts)
+
+
+def test_steps_too_small_for_half_precision_add_up_at_the_server() -> None:
+    """One of four clients moves by the distance of two numbers in half precision, so the mean moves by a quarter."""
+    app, distance = identify(ClientApp()), 2.0**-10
+
+    @app.train()
+    def train(message: Message, context: Any) -> Message:
+        weight = message.content.array_records["arrays"]["weight"].numpy()
+        assert weight.dtype == np.float16
+        moved = weight + np.float16(distance * (context.node_config["partition-id"] == 0))
+        metrics = MetricRecord({"num-examples": 1, "loss": 0.5})
+        return Message(
+            RecordDict({"arrays": ArrayRecord({"weight": Array(moved)}), "metrics": metrics}), reply_to=message
+        )
+
+    strategy = make_strategy(FedAvg(), count=4, fraction_evaluate=0.0)
+    result = strategy.start(LocalGrid(app, 4), ArrayRecord({"weight": Array(np.ones(3, np.float16))}), 6)
+    assert strategy.server.params.tolist() == [1 + 6 * distance / 4] * 3
+    assert result.arrays["weight"].dtype == "float16"
 
 
 @pytest.mark.parametrize("rule", [FedFV(alpha=0.1, tau=2), AFL(0.1), FedFa(eta=0.1)], ids=str)

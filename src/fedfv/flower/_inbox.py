@@ -121,8 +121,10 @@ def read_training(
     """
     places = {client: place for place, client in enumerate(sorted(asked.values()))}
 
+    sent = wanted.layout.as_sent(params)
+
     def read(client: int, message: Message) -> _Trained:
-        report = _trained(client, message, wanted, params, rows[places[client]])
+        report = _trained(client, message, wanted, sent, rows[places[client]])
         rows.release()
         return report
 
@@ -172,8 +174,8 @@ def _answered(message: Message) -> Message:
     return message
 
 
-def _trained(client: int, message: Message, wanted: Wanted, params: Tensor, row: Tensor) -> _Trained:
-    """A client's report on its training. The update, `params` minus those of the client, is written into `row`."""
+def _trained(client: int, message: Message, wanted: Wanted, sent: Tensor, row: Tensor) -> _Trained:
+    """A client's report on its training. The update, `sent` minus the client's parameters, is written into `row`."""
     names = wanted.names
     metrics, arrays = metrics_of(message, client), record_of(message, ArrayRecord, names.arrays)
     loss = float(number(metrics, names.loss)) if wanted.losses or names.loss in metrics else None
@@ -185,7 +187,7 @@ def _trained(client: int, message: Message, wanted: Wanted, params: Tensor, row:
         raise WrongReplyError("arrays", str(error)) from None
     except Exception as error:  # whatever a client may have thought of, the others go on
         raise WrongReplyError("arrays", f"the arrays cannot be read: {one_line(error)}") from None
-    _check_range("updates", torch.sub(params, row, out=row), LARGEST_CHANGE)
+    _check_range("updates", torch.sub(sent, row, out=row), LARGEST_CHANGE)
     _check_range("buffers", buffers.values, LARGEST_BUFFER)
     return _Trained(loss, size, measured, buffers, metrics)
 

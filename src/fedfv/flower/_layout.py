@@ -79,6 +79,15 @@ class Layout:
         sizes = [int(np.prod(shape)) for shape, kind in pairs if kind == "parameter"]
         return torch.tensor([0, *sizes]).cumsum(dim=0)
 
+    def as_sent(self, params: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
+        """The parameters as clients receive them: `params`, or a copy if some arrays have a narrower type."""
+        types = [dtype for dtype, kind in zip(self.types, self.kinds, strict=True) if kind == "parameter"]
+        if all(dtype == params.numpy().dtype for dtype in types):
+            return params
+        parts = params.tensor_split(self.layers()[1:-1])
+        sent = [part.numpy().astype(dtype) for part, dtype in zip(parts, types, strict=True)]
+        return torch.cat([torch.from_numpy(part).to(params) for part in sent])
+
     def read(self, arrays: ArrayRecord, out: Float[Tensor, " d"]) -> Buffers:
         """Writes the parameters into `out` and returns the buffers; refuses arrays of another layout.
 
