@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,6 +182,10 @@ class RunDirectory:
         line = record.to_json().encode() + b"\n"
         with _explained(f"{self.path / RECORDS} cannot be written"), open(self.path / RECORDS, "ab") as file:
             file.write(line)
+
+    def rewrite(self, records: Iterable[Record]) -> None:
+        """Replaces all records, whole or not at all."""
+        self._replace(RECORDS, b"".join(record.to_json().encode() + b"\n" for record in records))
 
     def load(self) -> dict[str, Tensor] | None:
         """The tensors of the checkpoint; None if there is no checkpoint."""
@@ -371,6 +375,9 @@ def _check_order(record: Record, before: list[Record]) -> None:
             raise ValueError(f"`{name}` must have {clients} entries, got {len(values)}")
     if strangers := {*opening.liars} - {*range(clients)}:
         raise ValueError(f"`liars` must be from 0 to {clients - 1}, got {min(strangers)}")
+    for name, numbers in record.evaluated.items():
+        if len(numbers) != clients:
+            raise ValueError(f"`evaluated.{name}` must have {clients} entries, got {len(numbers)}")
     for part, scores in (("test", record.test), ("validation", record.validation)):
         if scores is None:
             continue

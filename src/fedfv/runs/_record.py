@@ -136,14 +136,15 @@ class Record:
     rounds_done: int
     opening: Opening | None = None
     replied: list[int] | None = None  # the clients whose replies the rule got; None before the first round
-    train_losses: list[float] = field(default_factory=list)  # in the order of `replied`, as in `measured`
-    measured: Mapping[str, list[float]] = field(default_factory=dict)
+    train_losses: list[float] = field(default_factory=list)  # in the order of `replied`; empty if they are not known
+    measured: Mapping[str, Numbers] = field(default_factory=dict)  # in the order of `replied`
     lied: list[int] = field(default_factory=list)  # the clients among `replied` that attacked in this round
     rejected: list[tuple[int, str]] = field(default_factory=list)  # clients on a network, with the kind of error
     defence: Defence | None = None
     lens: Look | None = None
     test: Scores | None = None
     validation: Scores | None = None
+    evaluated: Mapping[str, Numbers] = field(default_factory=dict)  # numbers in an audit, of all clients
 
     @classmethod
     def of_round(
@@ -194,7 +195,7 @@ class Record:
     def _check(self) -> None:
         """Refuses a record whose lists do not belong together."""
         replied = self.replied or []
-        for name, values in {"train_losses": self.train_losses, **self.measured}.items():
+        for name, values in {"train_losses": self.train_losses or None, **self.measured}.items():
             _check_length(name, values, len(replied))
         for part, scores in (("test", self.test), ("validation", self.validation)):
             if scores is not None:
