@@ -72,7 +72,7 @@ def sort_messages(
     answers, rejected = {}, []
     for client, received in replies.items():
         try:
-            answers[client] = _only(received)
+            answers[client] = only_answer(received)
         except WrongReplyError as wrong:
             rejected.append(_rejected(client, wrong, received))
     return answers, rejected
@@ -131,8 +131,8 @@ def counted(rejected: Sequence[Rejected]) -> dict[str, MetricRecordValues]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _only(received: Sequence[Message]) -> Message:
-    """The answer of a client, if it is the only one and no error."""
+def only_answer(received: Sequence[Message]) -> Message:
+    """The answer of a client, if it is the only one and no error; raises a `WrongReplyError` if not."""
     if not received:
         raise WrongReplyError("silent", "no reply in time")
     if len(received) > 1:
@@ -161,10 +161,20 @@ def _read(
     row: Tensor,
     needs: Mapping[str, Measure | None],
 ) -> _Trained:
-    """A client's report on its training. The update, `params` minus those of the client, is written into `row`."""
+    """A client's report on its training; its update is written into `row`."""
     metrics, arrays = metrics_of(message, client), record_of(message, ArrayRecord)
     loss, size = float(number(metrics, LOSS)), number(metrics, SIZE, high=LARGEST_SIZE)
     measured = {name: _measured(metrics, name, measure) for name, measure in needs.items()}
+    buffers = read_update(arrays, layout, params, row)
+    _check_range("buffers", buffers.values, LARGEST_BUFFER)
+    return _Trained(client, loss, size, measured, buffers)
+
+
+def read_update(arrays: ArrayRecord, layout: Layout, params: Tensor, row: Tensor) -> Buffers:
+    """Writes the update, `params` minus those of the client, into `row`, and returns the buffers of the client.
+
+    Raises a `WrongReplyError` for arrays of another layout, and for an update that is not finite or absurdly large.
+    """
     try:
         buffers = layout.read(arrays, row)
     except WrongArraysError as error:
@@ -172,8 +182,7 @@ def _read(
     except Exception as error:  # whatever a client may have thought of, the others go on
         raise WrongReplyError("arrays", f"the arrays cannot be read: {one_line(error)}") from None
     _check_range("updates", torch.sub(params, row, out=row), LARGEST_CHANGE)
-    _check_range("buffers", buffers.values, LARGEST_BUFFER)
-    return _Trained(client, loss, size, measured, buffers)
+    return buffers
 
 
 def _measured(metrics: MetricRecord, name: str, measure: Measure | None) -> float:

@@ -38,7 +38,7 @@ class Layout:
         """The layout of these arrays; arrays whose name matches a pattern in `buffers` are not trained."""
         named = {name: array.numpy() for name, array in arrays.items()}
         types = tuple(array.dtype for array in named.values())
-        kinds = tuple(_kind(name, array.dtype, buffers) for name, array in named.items())
+        kinds = tuple(kind_of(name, array.dtype, buffers) for name, array in named.items())
         if "parameter" not in kinds:
             raise ValueError("`initial_arrays` must have floating-point arrays to train.")
         return cls(tuple(named), tuple(array.shape for array in named.values()), types, kinds)
@@ -116,7 +116,8 @@ class Layout:
         return arrays
 
 
-def _kind(name: str, dtype: np.dtype, buffers: Sequence[str]) -> Kind:
+def kind_of(name: str, dtype: np.dtype, buffers: Sequence[str]) -> Kind:
+    """The kind of an array; those whose name matches a pattern in `buffers` are not trained."""
     if dtype.kind in "iu":
         return "count"
     return "value" if any(fnmatchcase(name, pattern) for pattern in buffers) else "parameter"
