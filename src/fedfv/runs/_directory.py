@@ -239,6 +239,8 @@ class RunDirectory:
 
     def model_file(self) -> ModelFile:
         """The contents of `model.json`."""
+        if not self.has(MODEL) and self.has(EXPERIMENT) and self.settings().get("audited"):
+            raise RunError(f"{self.path} is an audit, which keeps no model; the strategy of the run returned it.")
         if not self.has(MODEL):
             raise RunError(
                 f"{self.path} has no {MODEL}, which tells how to make its model: it was made by an earlier version; "
