@@ -15,6 +15,7 @@ from plain_app import client_app
 from fedfv.flower import audited
 from fedfv.runs import Record, RunDirectory
 from fedfv.tasks import Score
+from tests.flower.audit_table import table
 from tests.flower.strategies import CLIENTS, ROUNDS, STRATEGIES, Case, SpyGrid, bytes_of, started
 
 FEDAVG = STRATEGIES["FedAvg"]
@@ -51,6 +52,11 @@ def test_the_result_is_that_without_an_audit_bit_for_bit(name: str, tmp_path: Pa
     assert [record.rounds_done for record in records] == list(range(ROUNDS + 1))
     assert all(record.measured and record.evaluated for record in records[1:])
     assert all((record.lens is None) == ("Xgb" in name) for record in records[1:])
+
+
+def test_the_table_of_the_docs_is_what_an_audit_shows() -> None:
+    page = (Path(__file__).parents[2] / "docs/flower.md").read_text()
+    assert "\n".join(table()) in page
 
 
 def flat(arrays: dict[str, np.ndarray]) -> np.ndarray:

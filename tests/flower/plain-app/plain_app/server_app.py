@@ -1,6 +1,5 @@
 """FedAvg, and an audit beside it if there is a directory for one."""
 
-from pathlib import Path
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, Context
@@ -19,11 +18,9 @@ def main(grid: Grid, context: Context) -> None:
     strategy: Strategy = FedAvg(fraction_train=config["fraction-train"])
     if config["audit"]:
         strategy = audited(strategy, config["audit"])
-    result = strategy.start(
+    strategy.start(
         grid=grid,
         initial_arrays=ArrayRecord({name: Array(values) for name, values in new_model().items()}),
         num_rounds=config["num-server-rounds"],
         timeout=config["timeout"],
     )
-    if config["result"]:
-        Path(config["result"]).write_bytes(result.arrays["weight"].data)
