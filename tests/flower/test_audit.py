@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import Result, Strategy
 from plain_app import client_app
@@ -16,7 +16,7 @@ from fedfv.flower import audited
 from fedfv.runs import Record, RunDirectory
 from fedfv.tasks import Score
 from tests.flower.audit_table import table
-from tests.flower.strategies import CLIENTS, ROUNDS, STRATEGIES, Case, SpyGrid, bytes_of, started
+from tests.flower.strategies import CLIENTS, ROUNDS, STRATEGIES, Case, SpyGrid, bytes_of, new_arrays, started
 
 FEDAVG = STRATEGIES["FedAvg"]
 
@@ -167,6 +167,33 @@ def test_a_lens_entry_every_few_rounds(tmp_path: Path) -> None:
     records = records_of(tmp_path / "audit")
     assert [record.rounds_done for record in records if record.lens is not None] == [3, 6]
     assert all(record.measured for record in records[1:])
+
+
+class Personal(flower.FedAvg):
+    """FedAvg that sends a model of their own to some clients."""
+
+    def configure_train(self, *arguments: Any) -> Any:
+        messages = super().configure_train(*arguments)
+        for message in messages:
+            if message.metadata.dst_node_id > 1020:
+                content = dict(message.content)
+                content["arrays"] = ArrayRecord(
+                    {name: Array(array.numpy() + 1) for name, array in new_arrays().items()}
+                )
+                message.content = RecordDict(content)
+        return messages
+
+
+def test_only_clients_that_received_the_first_model_are_in_the_lens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    case = Case(Personal)
+    expected = bytes_of(started(Personal(), case))
+    assert bytes_of(started(audited(Personal(), tmp_path / "audit"), case)) == expected
+    counts = {len(record.lens.clients) for record in records_of(tmp_path / "audit")[1:]}
+    assert counts <= {3, 4}  # by the node that comes first
+    assert all(record.rejected == [] for record in records_of(tmp_path / "audit"))
+    assert caplog.text.count("the strategy sends several models") == 1
 
 
 def test_attributes_are_those_of_the_strategy(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_a_client_that_is_new_moves_the_others_in_every_list() -> None:
     [
         ({"train_losses": [0.5]}, "`train_losses` must have 2 entries, got 1"),
         ({"measured": {"own": []}}, "`own` must have 2 entries, got 0"),
+        ({"rejected": [3]}, r"`rejected\[0\]` must be a list, got 3"),
         ({"evaluated": {"eval_acc": [0.5, 0.5, "no"]}}, r"`evaluated.eval_acc\[2\]` must be a number, got 'no'"),
     ],
 )

@@ -86,7 +86,7 @@ class Audit:
         """Completes the last round; `arrays` is the final model, None if the run failed."""
         with self._faults.harmless(_LENS):
             self._complete(arrays)
-        self._drop()
+            self._drop()
         with self._faults.harmless(_RECORD):
             self._put()
             done, path = self._record.rounds_done, self._place.path
@@ -96,8 +96,8 @@ class Audit:
 
     def _begin(self, messages: Sequence[Message]) -> None:
         """Begins the record of a round, and reads the model that the clients receive."""
-        self._drop()
         self._record = Record(rounds_done=self._record.rounds_done + 1, replied=[])
+        self._drop()
         arrays = self._arrays(messages[0])
         model = None if arrays is None else Model.of(arrays, self._options.buffers)
         if arrays is None or model is None:
@@ -105,6 +105,9 @@ class Audit:
         self._fingerprint = self._fingerprint or Fingerprint(model=model.layout.described())
         if self._record.rounds_done % self._options.lens_every == 0:
             self._others = {each.metadata.dst_node_id for each in messages if not self._has(each, arrays)}
+            if self._others:
+                text = "audit: the strategy sends several models; only clients with the first one are in the lens"
+                self._faults.once("several models", text)
             self._round = Round(model, len(messages), self._place.path, self._options.memory_share)
 
     def _complete(self, arrays: ArrayRecord | None) -> None:
@@ -132,8 +135,7 @@ class Audit:
         failures = []
         for reply in good:
             try:
-                if self._round is not None:
-                    self._check_model(reply.node)
+                if self._round is not None and reply.node not in self._others:
                     self._round.add(reply.client, arrays_in(reply.message, self._options.arrays_key))
             except WrongReplyError as wrong:
                 failures.append(Failure(reply.client, wrong))
@@ -141,10 +143,6 @@ class Audit:
                 self._drop()
                 self._faults.note(_LENS, error)
         return failures
-
-    def _check_model(self, node: int) -> None:
-        if node in self._others:
-            raise WrongReplyError("arrays", "not in the lens, since this client received another model than the first")
 
     def _evaluated(self, good: Sequence[Reply], failures: Sequence[Failure]) -> None:
         self._who.announce()
