@@ -15,6 +15,7 @@ from fedfv.paper import paper_study
 from fedfv.reports import read_runs, write_page
 from fedfv.tasks import Score, Unit
 from tests.made_runs import AVERAGE, FLOWER, defended_round, judged_rounds, lens_of, make_run
+from tests.test_page_against import audit
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -369,3 +370,52 @@ def test_runs_without_a_client_that_is_honest_in_both_cannot_be_paired(browser: 
     ]
     with opened(browser, report_on(*paths)) as page:
         expect(page.locator("#pair-note")).to_contain_text("have no client in common that is honest in both, so they")
+
+
+@pytest.mark.parametrize("window", [("light", 1280), ("dark", 390)], ids=["light and wide", "dark and narrow"])
+def test_an_audit_shows_who_loses_and_what_clients_report(
+    browser: Browser, tmp_path: Path, window: tuple[Literal["light", "dark"], int]
+) -> None:
+    paths = [audit(tmp_path / "audit"), make_run(tmp_path / "run", [0.5, 0.25, 1.0], lens=lens_of([0, 2], [2]))]
+    with opened(browser, report_on(*paths), *window) as page:
+        rows = page.locator("#against-table tbody tr")
+        cells = [row.locator("th, td").all_inner_texts() for row in rows.all()]
+        assert cells == [
+            ["client 1\nloses in most rounds", "3 of 3", "-0.500", "3", "0", "0"],
+            ["client 2", "1 of 1", "-0.125", "2", "0", "0"],
+            ["client 0", "0 of 3", "0.250", "4", "0", "0"],
+            ["client 3", "\u2013", "\u2013", "0", "3", "0"],
+            ["client 4", "\u2013", "\u2013", "0", "0", "1"],
+        ]
+        expect(page.locator("#against-note")).to_contain_text(
+            "4 rounds under the lens. The steps worked against 2 clients in some round, and against 1 in most"
+        )
+        page.locator("#against-table").get_by_role("button", name="errors").click()
+        expect(rows.last.locator("th")).to_have_text("client 3")
+        page.locator("#against-run").select_option(index=1)
+        heads = page.locator("#against-table thead button").all_text_contents()
+        assert heads == ["client", "works against", "mean cosine", "replies"]
+        expect(page.locator("#against-note")).to_contain_text("No step worked against the update of a client.")
+
+        drawn = "() => document.getElementById('reported').data.map(({name, x, y}) => [name, x, y])"
+        assert page.evaluate(drawn) == [["client 0", [1], [2]]]
+        page.locator("#reported-name").select_option("eval_acc in evaluation")
+        assert page.evaluate(drawn) == [["client 0", [3], [0.5]], ["client 1", [3], [0.25]]]
+        page.locator("#reported-run").select_option(index=1)
+        expect(page.locator("#reported-name")).to_have_value("test accuracy in per cent")
+        assert len(page.evaluate(drawn)) == 3
+        expect(page.locator("figure:has(#reported) figcaption")).to_have_text("test accuracy in per cent")
+
+        page.locator("#lens-run").select_option(index=1)  # the audit, whose clients have no losses
+        expect(page.locator("#lens-note")).to_contain_text("Round 1: 2 clients replied")
+        assert page.evaluate("() => document.documentElement.scrollWidth") == window[1]
+        page.locator("#legend button").first.click()  # a row without scores
+
+
+def test_a_page_about_audits_without_scores_has_no_empty_figures(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, report_on(audit(tmp_path / "audit"))) as page:
+        for name in ("curve-mean", "clients", "client-table"):
+            expect(page.locator(f"#{name}")).to_be_hidden()
+        expect(page.locator("#runs tbody td").nth(2)).to_have_text("\u2013")
+        expect(page.locator("#against-table tbody tr")).to_have_count(5)
+        expect(page.locator("#reported")).to_be_visible()

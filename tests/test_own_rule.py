@@ -82,7 +82,7 @@ def test_toml_and_python_give_the_same_run(folder: Path) -> None:
     by_toml, by_python = (RunDirectory(name).records() for name in ("toml", "python"))
     assert by_toml == by_python
     assert set(by_toml[1].measured) == {"surprises"}
-    assert any(0 < value < 1 for record in by_toml for value in record.measured.get("surprises", []))
+    assert any(0 < (value or 0) < 1 for record in by_toml for value in record.measured.get("surprises", []))
 
 
 @pytest.mark.integration

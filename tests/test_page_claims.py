@@ -170,8 +170,8 @@ def test_bars_of_a_figure_stand_from_worst_to_best_and_numbers_are_names(tmp_pat
 def test_the_lens_that_is_drawn_has_the_names_of_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[list[str]] = []
 
-    def plot_lens(lens: Look, round: int, names: list[str]) -> Figure:
-        figure = _figures.plot_lens(lens, round, names)
+    def plot_lens(lens: Look, round: int, names: list[str], by_loss: bool) -> Figure:
+        figure = _figures.plot_lens(lens, round, names, by_loss)
         drawn.append(texts_of(figure)[:2])
         return figure
 

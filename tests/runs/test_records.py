@@ -2,14 +2,16 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedfv.errors import RunError
 from fedfv.experiments import experiment_of, run
 from fedfv.reports import page_of, read_runs
-from fedfv.runs import FORMAT, External, Fingerprint, Look, Opening, Record, RunDirectory, Scores
+from fedfv.runs import FORMAT, External, Fingerprint, Look, Opening, Record, RunDirectory, Scores, renumbered
 from tests.experiments.helpers import small, write_data
 
 OLD = Path(__file__).parent / "old"
@@ -57,6 +59,13 @@ RECORDS = [
         train_losses=[0.0, 0.5],
         lens=Look(**{**vars(LOOK), "shown": [1], "cosines": [], "external": []}),
     ),
+    Record(
+        rounds_done=2,
+        replied=[0, 1],
+        measured={"train_loss": [0.5, None]},
+        rejected=[(1, "silent in evaluation")],
+        evaluated={"eval_acc": [0.5, None]},
+    ),
 ]
 
 
@@ -65,6 +74,41 @@ def test_a_written_record_is_read_back_unchanged(record: Record) -> None:
     line = record.to_json()
     assert "\n" not in line
     assert Record.from_json(line) == record
+
+
+def test_a_client_that_is_new_moves_the_others_in_every_list() -> None:
+    moved = renumbered(RECORDS[3], [0, 2, 1, 3], 4)
+    assert moved.replied == [2, 0]
+    assert moved.rejected == [(3, "silent")]
+    assert moved.test == Scores(losses=[0.5, None, None, None], scores=[0.25, None, None, None])
+    assert moved.lens is not None
+    assert (moved.lens.clients, moved.lens.shown, moved.lens.kept) == ([0, 2], [2, 0], [0])
+    assert moved.lens.external == [External(round=3, clients=[2], share=0.1)]
+    assert renumbered(RECORDS[2], [], 0) == RECORDS[2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"train_losses": [0.5]}, "`train_losses` must have 2 entries, got 1"),
+        ({"measured": {"own": []}}, "`own` must have 2 entries, got 0"),
+        ({"rejected": [3]}, r"`rejected\[0\]` must be a list, got 3"),
+        ({"evaluated": {"eval_acc": [0.5, 0.5, "no"]}}, r"`evaluated.eval_acc\[2\]` must be a number, got 'no'"),
+    ],
+)
+def test_lists_that_do_not_belong_together_are_refused(changes: dict[str, Any], wrong: str) -> None:
+    table = json.loads(RECORDS[3].to_json())
+    with pytest.raises(ValueError, match=wrong):
+        Record.from_json(json.dumps(table | changes))
+
+
+def test_an_evaluation_has_a_number_for_each_client(tmp_path: Path) -> None:
+    place = RunDirectory(tmp_path)
+    place.rewrite([RECORDS[1], replace(RECORDS[-1], evaluated={"eval_acc": [0.5]})])
+    with pytest.raises(RunError, match=r"`evaluated\.eval_acc` must have 2 entries, got 1"):
+        place.records()
+    place.rewrite([RECORDS[1], RECORDS[-1]])
+    assert place.records() == [RECORDS[1], RECORDS[-1]]
 
 
 def test_the_first_line_has_the_version_and_a_newer_one_is_refused() -> None:

@@ -18,6 +18,7 @@ from fedfv.reports import (
     RankOn,
     Row,
     Run,
+    against_notes,
     attack_notes,
     best_of_each_rule,
     ranking_cell,
@@ -107,9 +108,9 @@ def _describe(where: Where) -> str:
 
 
 def print_results(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> None:
-    """Prints the table of runs, and below it the notes about clients that lie."""
+    """Prints the table of runs, and below it the notes about clients that lie, and about those that pay."""
     out.print(result_table(rows))
-    for sentence in attack_notes(groups, rows):
+    for sentence in [*attack_notes(groups, rows), *against_notes(groups, rows)]:
         out.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -175,21 +175,39 @@ def _answered(message: Message) -> Message:
 
 
 def _trained(client: int, message: Message, wanted: Wanted, sent: Tensor, row: Tensor) -> _Trained:
-    """A client's report on its training. The update, `sent` minus the client's parameters, is written into `row`."""
+    """A client's report on its training; its update is written into `row`."""
     names = wanted.names
     metrics, arrays = metrics_of(message, client), record_of(message, ArrayRecord, names.arrays)
     loss = float(number(metrics, names.loss)) if wanted.losses or names.loss in metrics else None
     size = number(metrics, names.size, high=LARGEST_SIZE)
     measured = {name: _measured(metrics, name, measure) for name, measure in wanted.needs.items()}
+    buffers = read_update(arrays, wanted.layout, sent, row)
+    _check_range("buffers", buffers.values, LARGEST_BUFFER)
+    return _Trained(loss, size, measured, buffers, metrics)
+
+
+def only_answer(received: Sequence[Message]) -> Message:
+    """The answer of a client, if it is the only one and no error; raises a `WrongReplyError` if not."""
+    if not received:
+        raise WrongReplyError("silent", "no reply in time")
+    if len(received) > 1:
+        raise WrongReplyError("duplicate", f"{len(received)} replies to one message")
+    return _answered(received[0])
+
+
+def read_update(arrays: ArrayRecord, layout: Layout, sent: Tensor, row: Tensor) -> Buffers:
+    """Writes the update, `sent` minus the client's parameters, into `row`, and returns the buffers of the client.
+
+    Raises a `WrongReplyError` for arrays of another layout, and for an update that is not finite or absurdly large.
+    """
     try:
-        buffers = wanted.layout.read(arrays, row)
+        buffers = layout.read(arrays, row)
     except WrongArraysError as error:
         raise WrongReplyError("arrays", str(error)) from None
     except Exception as error:  # whatever a client may have thought of, the others go on
         raise WrongReplyError("arrays", f"the arrays cannot be read: {one_line(error)}") from None
     _check_range("updates", torch.sub(sent, row, out=row), LARGEST_CHANGE)
-    _check_range("buffers", buffers.values, LARGEST_BUFFER)
-    return _Trained(loss, size, measured, buffers, metrics)
+    return buffers
 
 
 def _measured(metrics: MetricRecord, name: str, measure: Measure | None) -> float:

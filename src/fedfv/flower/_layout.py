@@ -41,7 +41,7 @@ class Layout:
         named = {name: array.numpy() for name, array in arrays.items()}
         types = tuple(array.dtype for array in named.values())
         kinds = tuple(
-            "frozen" if _matches(name, frozen) else _kind(name, array.dtype, buffers) for name, array in named.items()
+            "frozen" if _matches(name, frozen) else kind_of(name, array.dtype, buffers) for name, array in named.items()
         )
         if "parameter" not in kinds:
             raise ValueError("`initial_arrays` must have floating-point arrays to train.")
@@ -139,7 +139,8 @@ class Layout:
         return arrays
 
 
-def _kind(name: str, dtype: np.dtype, buffers: Sequence[str]) -> Kind:
+def kind_of(name: str, dtype: np.dtype, buffers: Sequence[str]) -> Kind:
+    """The kind of an array; those whose name matches a pattern in `buffers` are not trained."""
     if dtype.kind in "iu":
         return "count"
     return "value" if _matches(name, buffers) else "parameter"

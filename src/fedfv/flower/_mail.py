@@ -4,12 +4,11 @@ import time
 from collections.abc import Iterable, Iterator
 from logging import WARNING
 
-from flwr.app import Error, Message, RecordDict
+from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
-from flwr.serverapp import Grid
-from flwr.supercore.run import Run
 
+from fedfv.flower._forwarding import Forwarding
 from fedfv.flower._parts import one_line
 
 _PAUSE, _LONGEST_PAUSE = 0.05, 3.0  # seconds between two looks for replies: at first, and after many in vain
@@ -17,16 +16,13 @@ _PAUSE, _LONGEST_PAUSE = 0.05, 3.0  # seconds between two looks for replies: at 
 _UNDECODABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError, RecursionError)
 
 
-class Mail(Grid):
+class Mail(Forwarding):
     """A grid that receives one reply at a time, and only when the next one is asked for.
 
     Flower's grids receive all replies at once: if one of them cannot be decoded, the others are lost with it, and the
     run ends. Here, such a reply becomes an error of its sender. Replies that were read can be freed before the next
     one is received.
     """
-
-    def __init__(self, grid: Grid) -> None:
-        self._grid = grid
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterator[Message]:
         """Sends the messages, and yields replies as they are received, until all are there or the time is over."""
@@ -60,24 +56,3 @@ class Mail(Grid):
             replies = [wrong]
         while replies:
             yield replies.pop()
-
-    def set_run(self, run: Run) -> None:
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        return self._grid.run
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
-
-    def get_node_ids(self) -> Iterable[int]:
-        return self._grid.get_node_ids()
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self._grid.pull_messages(message_ids)

@@ -1,9 +1,12 @@
 """The settings of a Flower run; two runs with equal settings may share a run directory."""
 
 import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord
+from flwr.serverapp.strategy import Strategy
 
 from fedfv.aggregators import AGGREGATORS
 from fedfv.core import inner_rules
@@ -19,6 +22,7 @@ _USUAL: dict[str, Any] = {
 _EARLIER = {"accuracy_key": "score_key", "fraction": "fraction_train"}
 
 if TYPE_CHECKING:
+    from fedfv.flower._audit import Options
     from fedfv.flower._strategy import FairStrategy
 
 
@@ -34,7 +38,7 @@ def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[st
         "score_key": strategy.names.score,
         "buffers": list(strategy.buffers),
         "aggregator": _table(strategy.aggregator),
-        "train_config": {key: _plain(value) for key, value in train_config.items()},
+        "train_config": _plain_table(train_config),
     }
     optional = {
         "count": choice["count"],
@@ -48,6 +52,46 @@ def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[st
 def completed(tables: dict[str, Any]) -> dict[str, Any]:
     """The settings of a directory in the current form; some keys had other names before."""
     return {_EARLIER.get(key, key): value for key, value in tables.items()}
+
+
+def audit_settings_of(
+    strategy: Strategy, options: "Options", path: Path, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The settings of an audited run, as TOML tables: the strategy stands for the rule.
+
+    Args:
+        strategy: the strategy that is audited.
+        options: the settings of the audit.
+        path: the directory, which tells two runs of a strategy apart.
+        arguments: the arguments of `start`.
+    """
+    rounds, train_config = arguments.get("num_rounds"), arguments.get("train_config")
+    return {
+        "engine": "flower",
+        "audited": True,
+        "seed": 0,
+        "directory": str(path),
+        "lens_every": options.lens_every,
+        "aggregator": _numbers_of(strategy),
+        "train_config": {} if train_config is None else _plain_table(train_config),
+        **({} if options.score_key is None else {"score_key": options.score_key}),
+        **({"rounds": rounds} if isinstance(rounds, int) and rounds > 0 else {}),
+    }
+
+
+def _numbers_of(strategy: Any) -> dict[str, Any]:
+    """The class of a strategy, the numbers and switches among its attributes, and those of a strategy that it wraps."""
+    plain: dict[str, Any] = {
+        name: float(value) if isinstance(value, float) else value
+        for name, value in vars(strategy).items()
+        if isinstance(value, bool | int | float) and not name.startswith("_")
+    }
+    inner = getattr(strategy, "strategy", None)
+    return plain | {"name": type(strategy).__name__} | ({} if inner is None else {"strategy": _numbers_of(inner)})
+
+
+def _plain_table(config: ConfigRecord) -> dict[str, Any]:
+    return {key: _plain(value) for key, value in config.items()}
 
 
 def _table(rule: Any) -> dict[str, Any]:

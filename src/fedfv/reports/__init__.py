@@ -5,6 +5,7 @@ Two parts need no records: TensorBoard files of a run in progress, and the figur
 
 from typing import TYPE_CHECKING
 
+from fedfv.reports._against import Payer, against_notes, payers_of
 from fedfv.reports._figures import (
     Line,
     Point,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Curve",
     "Line",
+    "Payer",
     "Point",
     "Printed",
     "PrintedNumbers",
@@ -61,6 +63,7 @@ __all__ = [
     "Style",
     "TensorBoard",
     "Unreadable",
+    "against_notes",
     "attack_notes",
     "best_of_each_rule",
     "check_ranking",
@@ -70,6 +73,7 @@ __all__ = [
     "markdown_table",
     "notes_of",
     "page_of",
+    "payers_of",
     "plot_clients",
     "plot_curves",
     "plot_partition",

@@ -37,7 +37,7 @@ def embedded(
         limit: what the numbers are thinned to, by leaving out rounds.
     """
     everything = [
-        Series(f"{row.label}, seed {run.seed}", place, run, records)
+        Series(row.label if run.audited else f"{row.label}, seed {run.seed}", place, run, records)
         for place, (group, row) in enumerate(zip(groups, rows, strict=True))
         for run in group
         if (records := records_of(run))

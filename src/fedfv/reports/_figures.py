@@ -220,8 +220,8 @@ def plot_tradeoff(panels: Mapping[str, Sequence[Point]]) -> "Figure":
     return figure
 
 
-def plot_lens(lens: Look, round: int, names: Sequence[str] = ()) -> "Figure":
-    """Which updates of a round conflict, and which clients the step helps or harms."""
+def plot_lens(lens: Look, round: int, names: Sequence[str] = (), by_loss: bool = True) -> "Figure":
+    """Which updates of a round conflict, and which clients the step helps or harms; they may be ordered by loss."""
     labels = [display_name(names, client) for client in lens.shown]
     size = len(labels)
     above = np.zeros((size, size))
@@ -234,7 +234,9 @@ def plot_lens(lens: Look, round: int, names: Sequence[str] = ()) -> "Figure":
     shades = LinearSegmentedColormap.from_list("conflict to agreement", ["#D55E00", "#F7F7F7", "#0072B2"])
     image = left.imshow(cosines, cmap=shades, vmin=-1, vmax=1)
     figure.colorbar(image, ax=left, label="cosine", shrink=0.8)
-    left.set(title=f"updates of round {round}", xlabel="from the smallest loss to the largest")
+    left.set(
+        title=f"updates of round {round}", xlabel="from the smallest loss to the largest" if by_loss else "clients"
+    )
     places = [lens.clients.index(client) for client in lens.shown]
     before, after = (np.array(values)[places] for values in (lens.before, lens.after))
     right.hlines(range(size), before, after, color="#999999", linewidth=0.8)

@@ -12,6 +12,7 @@ from fedfv.core import learning_rate_field, title
 from fedfv.reports._runs import Run
 
 _NOT_TUNED = ("device", "engine", "evaluate_every", "lens_every")  # settings that decide only how a run is executed
+_OF_AUDIT = ("audited", "directory", "rounds")  # settings of an audit that other parts of a report show
 _FEW = 3  # upper bound on the settings in a label
 _SHORT = 30  # upper bound on the characters of a setting in a label
 
@@ -22,6 +23,7 @@ class Rule(NamedTuple):
     title: str
     values: dict[str, Any]  # the hyper-parameters without the seed, since a row has several seeds
     shown: frozenset[str]  # the hyper-parameters that every label shows
+    audited: bool = False  # whether it is a strategy of Flower that was audited
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> "Rule":
@@ -31,10 +33,14 @@ class Rule(NamedTuple):
 
         >>> Rule.of({"aggregator": {"name": "mine.rules:Mine", "beta": 2}}).title
         'Mine'
+        >>> Rule.of({"aggregator": {"name": "FedAdam", "eta": 0.1}, "audited": True}).label()
+        'FedAdam'
         """
         table = settings["aggregator"]
         values = {key: _inner(value, settings) for key, value in table.items() if key not in ("name", "seed")}
         name = str(table["name"])
+        if settings.get("audited"):
+            return cls(name, values, frozenset(), audited=True)
         kind: Any = AGGREGATORS.get(name)
         if kind is None:
             return cls(name.rpartition(":")[2], values, frozenset(values))
@@ -49,7 +55,8 @@ class Rule(NamedTuple):
         inner = [value.label() for value in self.values.values() if isinstance(value, Rule)]
         plain = {key: value for key, value in self.values.items() if not isinstance(value, Rule)}
         shown = [f"{key}={value!r}" for key, value in plain.items() if key in self.shown or key in also]
-        return f"{self.title}({', '.join([*inner, *shown])})"
+        parts = ", ".join([*inner, *shown])
+        return self.title if self.audited and not parts else f"{self.title}({parts})"
 
 
 def _inner(value: Any, settings: dict[str, Any]) -> Any:
@@ -64,8 +71,8 @@ def labels(groups: Sequence[Sequence[Run]]) -> list[str]:
     not help, as for a simulated run and a Flower run, the label ends with the name of the directory.
     """
     rules = [Rule.of(group[0].settings) for group in groups]
-    titles = [rule.label(_differing(rule, rules)) for rule in rules]
-    settings = [_flat(_with_short_attack(group[0].settings)) for group in groups]
+    titles = [rule.label(_differing(rule, rules)) + (" (audited)" if rule.audited else "") for rule in rules]
+    settings = [_flat(_with_short_attack(_strategy_alone(group[0].settings))) for group in groups]
     texts = [_with_settings(titles, settings, place) for place in range(len(groups))]
     return [
         text if texts.count(text) == 1 else f"{text}, {_directory(place, groups)}" for place, text in enumerate(texts)
@@ -87,6 +94,11 @@ def _with_settings(titles: Sequence[str], settings: Sequence[dict[str, Any]], pl
         if len(parts) <= _FEW and all(len(part) <= _SHORT for part in parts):
             return ", ".join([titles[place], *parts])
     return titles[place]
+
+
+def _strategy_alone(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings; those of an audit without the ones that are not about the strategy."""
+    return {key: value for key, value in settings.items() if not (settings.get("audited") and key in _OF_AUDIT)}
 
 
 def _with_short_attack(settings: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ def notes_of(runs: Sequence[Run], groups: Sequence[Sequence[Run]], rows: Sequenc
                 notes.append(f"{run.path} {run.diverged}")
             elif rounds and done < rounds:
                 notes.append(f"{run.path} has done {done} of {rounds} rounds.")
+        if not row.is_scored:
+            notes.append(f"{row.label}: its clients have no scores, so there are no metrics of fairness.")
         if len(set(row.rounds)) > 1:
             notes.append(
                 f"The seeds of {group[0].path} were last evaluated after different numbers of rounds: "

@@ -8,8 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv.reports._federations import BARS, clusters, how_apart, roster
+from fedfv.reports._page_against import against_data
 from fedfv.reports._page_defences import defence_data
 from fedfv.reports._page_lens import lens_data
+from fedfv.reports._page_reported import reported_data
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row, curve_of
 from fedfv.tasks import PER_CENT, Score
@@ -17,9 +19,7 @@ from fedfv.tasks import PER_CENT, Score
 _COLOURS, _DASHES = 7, 6  # the style sheet has 7 colours, the script 6 dashes
 _QUIET_FROM = 9  # from this number of rows on, the figures at first draw only one row of each rule
 _EACH = 400  # upper bound on the clients that are drawn one by one; more clients are drawn as quantiles
-_NUMBERS = (
-    300_000  # upper bound on the numbers embedded in a page, for per-seed client values, the lens and defences each
-)
+_NUMBERS = 300_000  # upper bound on the numbers in a page, for per-seed client values, the lens and other sections each
 
 T = TypeVar("T")
 
@@ -43,6 +43,8 @@ def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str,
 
     def unpaired(i: int, j: int) -> str | None:
         """Why two rows cannot be paired; if the page has only means over seeds, their seeds must be equal, too."""
+        if not (rows[i].is_scored and rows[j].is_scored):
+            return "clients"
         unlike = not seed_by_seed and sorted(rows[i].seeds) != sorted(rows[j].seeds)
         return apart(i, j) or ("means" if unlike else None)
 
@@ -79,6 +81,8 @@ def page_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> dict[str,
         "named": named,
         "pair": _pair(rows, unpaired),
         "tables": clusters(groups, apart),
+        "against": against_data(groups, rows, _NUMBERS),
+        "reported": reported_data(groups, rows, _NUMBERS),
         "lens": lens_data(groups, rows, _NUMBERS),
         "defences": defence_data(groups, rows, _NUMBERS),
     }
@@ -128,6 +132,8 @@ def _curve(group: Sequence[Run]) -> dict[str, list[float]]:
 
 
 def _over_seeds(values: Float[Tensor, "seeds n"]) -> dict[str, list[float]]:
+    if values.numel() == 0:
+        return {"y": [], "spread": []}
     return {"y": _rounded(values.mean(dim=0)), "spread": _rounded(values.std(dim=0, correction=0))}
 
 
@@ -148,7 +154,8 @@ def _pair(rows: Sequence[Row], unpaired: Callable[[int, int], str | None]) -> li
     These are the rows with the best and with the poorest score of the worst clients. Rows that diverged are taken
     only if no other two can be paired.
     """
-    order = sorted(range(len(rows)), key=lambda i: (-_worst(rows[i]), -i))
+    scored = [i for i, row in enumerate(rows) if row.is_scored]
+    order = sorted(scored, key=lambda i: (-_worst(rows[i]), -i))
     any_two = [[i, j] for i in order for j in reversed(order) if i != j]
     pairs = sorted(any_two, key=lambda pair: any(rows[i].diverged for i in pair))
     return next((pair for pair in pairs if unpaired(*pair) is None), None)

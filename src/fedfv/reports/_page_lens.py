@@ -39,24 +39,26 @@ def _is_explained(looks: Sequence[Record]) -> bool:
 
 def _look(record: Record) -> dict[str, Any]:
     """One lens entry with its main numbers."""
-    lens, replied = record.lens, record.replied
+    lens = record.lens
     assert lens is not None  # the caller passes only records with a lens
-    assert replied is not None
-    place = {client: i for i, client in enumerate(replied)}
     negative = [cosine < 0 for cosine in lens.cosines]
     return {
         **{name: value for name, value in vars(lens).items() if value is not None and name != "external"},
         # The page counts rounds from 1.
         "external": [[conflict.round + 1, conflict.clients, conflict.share] for conflict in lens.external],
         "round": record.rounds_done,
-        "losses": [float(f"{record.train_losses[place[client]]:.4g}") for client in lens.clients]
-        if record.train_losses
-        else None,
+        **_losses(record, lens.clients),
         "conflicting": sum(negative) / max(1, len(negative)),
         "against_mean": float(np.mean(np.array(lens.before) < 0)),
         "against": float(np.mean(np.array(lens.after) < 0)),
         **_defences(record, lens.clients),
     }
+
+
+def _losses(record: Record, clients: Sequence[int]) -> dict[str, list[float]]:
+    """The losses of the clients before training, if they are known."""
+    losses = dict(zip(record.replied or [], record.train_losses, strict=False))
+    return {"losses": [float(f"{losses[client]:.4g}") for client in clients]} if losses else {}
 
 
 def _defences(record: Record, clients: Sequence[int]) -> dict[str, Any]:

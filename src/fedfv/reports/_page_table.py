@@ -38,6 +38,7 @@ def table_row(group: Sequence[Run], row: Row, printed: Printed | None) -> dict[s
         "cells": [_cell(row, metric, printed) for metric in shown_in("report", row.score)],
         "toml": tomli_w.dumps(group[0].settings),
         "simulated": group[0].simulated,
+        "audited": group[0].audited,
         "command": f"fedfv run experiment.toml --seed {row.seeds[0]}",
         "environment": ", ".join(f"{key} {value}" for key, value in group[0].environment.items())
         or "an unknown environment",

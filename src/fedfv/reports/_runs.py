@@ -54,6 +54,11 @@ class Run(NamedTuple):
         return self.settings.get("engine") != "flower"
 
     @property
+    def audited(self) -> bool:
+        """Whether another strategy than those of this package made the steps, see `fedfv.flower.audited`."""
+        return bool(self.settings.get("audited"))
+
+    @property
     def seed(self) -> int:
         """The seed of the run."""
         return int(self.settings["seed"])
@@ -111,7 +116,7 @@ def _run_directories(directory: Path) -> list[Path]:
 def _read(directory: RunDirectory) -> Run:
     settings, records = directory.settings(), directory.records()
     opening = records[0].opening if records else None
-    if opening is None or not any(record.test for record in records):
+    if opening is None or not any(record.test or record.lens or record.measured for record in records):
         raise RunError(f"{directory.path} has not been evaluated yet.")
     clients = len(opening.sizes["test"])
     for record in records:
@@ -184,7 +189,7 @@ def _agreement(first: Run, again: Run) -> str:
 def _fields(record: Record) -> list[Any]:
     """The values of a record that must be equal in two runs of the same experiment."""
     ours = [record.replied, record.train_losses, record.measured, record.lied, record.defence, record.lens]
-    return [*ours, record.test, record.validation]
+    return [*ours, record.test, record.validation, record.evaluated]
 
 
 def scores_of(records: Sequence[Record]) -> Float[Tensor, "records N"]:

@@ -43,6 +43,11 @@ class Row(NamedTuple):
     variances: Float[Tensor, "seeds N"] | None = None  # sampling variances of scores that are not shares
 
     @property
+    def is_scored(self) -> bool:
+        """Whether the clients have scores, without which there are no metrics."""
+        return len(self.clients) > 0
+
+    @property
     def without_liars(self) -> bool:
         """Whether the metrics leave out clients that lie."""
         return not bool(self.counted.all())
@@ -91,20 +96,25 @@ def summarise(directories: Iterable[str | Path]) -> list[Row]:
 
 
 def rows_of(groups: Sequence[Sequence[Run]]) -> list[Row]:
-    """One row for each group of runs that differ only in their seed; all must have the same score."""
-    scores = list(dict.fromkeys(run.score for group in groups for run in group))
+    """One row for each group of runs that differ only in their seed; all that have a score must have the same."""
+    scores = list(dict.fromkeys(run.score for group in groups for run in group if run.evaluations))
     if len(scores) > 1:
         names = " and ".join(score.title for score in scores[:2])
         raise RunError(f"the runs have different scores, {names}; report them separately.")
-    return [_row(group, name) for group, name in zip(groups, labels(groups), strict=True)]
+    score = scores[0] if scores else ACCURACY
+    return [_row(group, name, score) for group, name in zip(groups, labels(groups), strict=True)]
 
 
-def _row(group: Sequence[Run], name: str) -> Row:
+def _row(group: Sequence[Run], name: str, score: Score) -> Row:
+    if not all(run.evaluations for run in group):
+        return _unscored(group, name, score)
     lasts = [run.evaluations[-1] for run in group]
     scores, variances = scores_of(lasts), variances_of(lasts)
     sizes = torch.stack([test_sizes_of(run) for run in group])
     missing = (scores.isnan() | (sizes == 0)).any(dim=0)  # on a network a client may be absent
     clients = (~missing).nonzero().flatten()
+    if len(clients) == 0 and group[0].audited:
+        return _unscored(group, name, score)
     if len(clients) == 0:
         raise RunError(f"{group[0].path} has no client that was evaluated at the end.")
     scores, sizes = scores[:, clients], sizes[:, clients]
@@ -112,7 +122,7 @@ def _row(group: Sequence[Run], name: str) -> Row:
     counts = torch.stack([run.counted for run in group])[:, clients]
     if not counts.any(dim=1).all():
         raise RunError(f"{group[0].path} has no honest client that was evaluated at the end.")
-    score, names = group[0].score, group[0].names
+    names = group[0].names
     row = Row(
         rule=Rule.of(group[0].settings).title,
         label=name,
@@ -132,6 +142,25 @@ def _row(group: Sequence[Run], name: str) -> Row:
     return row._replace(metrics={name: _over_seeds([values[name] for values in summaries]) for name in summaries[0]})
 
 
+def _unscored(group: Sequence[Run], name: str, score: Score) -> Row:
+    """A row of runs whose clients have no scores: all its metrics are undefined."""
+    nothing = torch.zeros(len(group), 0)
+    return Row(
+        rule=Rule.of(group[0].settings).title,
+        label=name,
+        seeds=[run.seed for run in group],
+        rounds=[run.records[-1].rounds_done for run in group],
+        diverged=[run.seed for run in group if run.diverged is not None],
+        metrics=dict.fromkeys(METRICS, (math.nan, math.nan)),
+        clients=torch.zeros(0, dtype=torch.long),
+        scores=nothing,
+        test_sizes=nothing.long(),
+        counted=nothing.bool(),
+        names=[],
+        score=score,
+    )
+
+
 def _over_seeds(values: Sequence[float]) -> tuple[float, float]:
     """Mean and spread; NaN if a seed has no finite value, such as the noise of clients with one test example each."""
     if not all(map(math.isfinite, values)):
@@ -140,7 +169,9 @@ def _over_seeds(values: Sequence[float]) -> tuple[float, float]:
 
 
 def curve_of(group: Sequence[Run]) -> Curve:
-    """The curve of runs that differ only in their seed."""
+    """The curve of runs that differ only in their seed; empty if one of them was never evaluated."""
+    if not all(run.evaluations for run in group):
+        return Curve([], torch.zeros(len(group), 0), torch.zeros(len(group), 0))
     common = sorted(set.intersection(*({record.rounds_done for record in run.evaluations} for run in group)))
     evaluations = [[record for record in run.evaluations if record.rounds_done in common] for run in group]
     values = [

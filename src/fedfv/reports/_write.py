@@ -10,15 +10,23 @@ from fedfv.reports._figures import plot_clients, plot_lens, plot_run_curves
 from fedfv.reports._markdown import markdown_table
 from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row
-from fedfv.runs import write_frame
+from fedfv.runs import Numbers, write_frame
 
 
 def write_run_figures(folder: Path, groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[Path]:
     """Figures of the clients, the curves and the last lens entry, as PNG and SVG."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = {"clients": plot_clients(rows), "curves": plot_run_curves(groups, rows)}
+    scored = [(group, row) for group, row in zip(groups, rows, strict=True) if row.is_scored]
+    figures = {}
+    if scored:
+        figures = {
+            "clients": plot_clients([row for _, row in scored]),
+            "curves": plot_run_curves(*zip(*scored, strict=True)),
+        }
     lasts = [(run.records[-1], run.names) for group in groups for run in group]
-    looks = [(last.lens, last.rounds_done, names) for last, names in lasts if last.lens is not None]
+    looks = [
+        (last.lens, last.rounds_done, names, bool(last.train_losses)) for last, names in lasts if last.lens is not None
+    ]
     explained = [look for look in looks if look[0].projected is not None]
     if looks:
         figures["lens"] = plot_lens(*(explained or looks)[0])
@@ -75,8 +83,8 @@ def _write_clients(file: Path, groups: Sequence[Sequence[Run]], rows: Sequence[R
         )
         for group, row in zip(groups, rows, strict=True):
             for run in group:
-                scores = run.evaluations[-1].test
-                values = [] if scores is None else scores.scores
+                scores = run.evaluations[-1].test if run.evaluations else None
+                values: Numbers = [None] * len(run.opening.sizes["test"]) if scores is None else scores.scores
                 for client, (value, size) in enumerate(zip(values, run.opening.sizes["test"], strict=True)):
                     name = run.names[client] if run.names else display_name([], client)
                     lies = [client in run.opening.liars] if attacked else []

@@ -24,6 +24,7 @@ with comes_with("experiments"):
         layer,
     )
     from fedfv.runs._recorder import Recorder
+    from fedfv.runs._renumber import renumbered
 
 __all__ = [
     "FORMAT",
@@ -50,5 +51,6 @@ __all__ = [
     "held",
     "layer",
     "of_counted",
+    "renumbered",
     "write_frame",
 ]

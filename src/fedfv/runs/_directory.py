@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,6 +183,10 @@ class RunDirectory:
         with _explained(f"{self.path / RECORDS} cannot be written"), open(self.path / RECORDS, "ab") as file:
             file.write(line)
 
+    def rewrite(self, records: Iterable[Record]) -> None:
+        """Replaces all records, whole or not at all."""
+        self._replace(RECORDS, b"".join(record.to_json().encode() + b"\n" for record in records))
+
     def load(self) -> dict[str, Tensor] | None:
         """The tensors of the checkpoint; None if there is no checkpoint."""
         earlier = self.has(PREVIOUS)
@@ -235,6 +239,8 @@ class RunDirectory:
 
     def model_file(self) -> ModelFile:
         """The contents of `model.json`."""
+        if not self.has(MODEL) and self.has(EXPERIMENT) and self.settings().get("audited"):
+            raise RunError(f"{self.path} is an audit, which keeps no model; the strategy of the run returned it.")
         if not self.has(MODEL):
             raise RunError(
                 f"{self.path} has no {MODEL}, which tells how to make its model: it was made by an earlier version; "
@@ -371,6 +377,9 @@ def _check_order(record: Record, before: list[Record]) -> None:
             raise ValueError(f"`{name}` must have {clients} entries, got {len(values)}")
     if strangers := {*opening.liars} - {*range(clients)}:
         raise ValueError(f"`liars` must be from 0 to {clients - 1}, got {min(strangers)}")
+    for name, numbers in record.evaluated.items():
+        if len(numbers) != clients:
+            raise ValueError(f"`evaluated.{name}` must have {clients} entries, got {len(numbers)}")
     for part, scores in (("test", record.test), ("validation", record.validation)):
         if scores is None:
             continue

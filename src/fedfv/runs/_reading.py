@@ -58,6 +58,8 @@ def read(hint: Any, value: Any, where: str) -> Any:
 
 def _all_fit(hint: Any, values: list[Any]) -> bool:
     """Whether all values have a plain type that fits: a fast answer for the long lists of numbers."""
+    if get_origin(hint) is tuple:
+        return False
     fitting: set[type] = set()
     for kind in get_args(hint) or (hint,):
         fitting.update(_PLAIN.get(kind, (kind,) if kind is type(None) else ()))

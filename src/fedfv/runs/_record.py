@@ -136,14 +136,15 @@ class Record:
     rounds_done: int
     opening: Opening | None = None
     replied: list[int] | None = None  # the clients whose replies the rule got; None before the first round
-    train_losses: list[float] = field(default_factory=list)  # in the order of `replied`, as in `measured`
-    measured: Mapping[str, list[float]] = field(default_factory=dict)
+    train_losses: list[float] = field(default_factory=list)  # in the order of `replied`; empty if they are not known
+    measured: Mapping[str, Numbers] = field(default_factory=dict)  # in the order of `replied`
     lied: list[int] = field(default_factory=list)  # the clients among `replied` that attacked in this round
     rejected: list[tuple[int, str]] = field(default_factory=list)  # clients on a network, with the kind of error
     defence: Defence | None = None
     lens: Look | None = None
     test: Scores | None = None
     validation: Scores | None = None
+    evaluated: Mapping[str, Numbers] = field(default_factory=dict)  # numbers in an audit, of all clients
 
     @classmethod
     def of_round(

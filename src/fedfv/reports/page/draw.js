@@ -47,7 +47,8 @@ function line(row, x, y, spread, extra) {
   return spread.some((v) => v > 0) ? [band, main] : [main];
 }
 
-const shown = () => data.rows.filter((row, i) => !hidden.has(i));
+// The rows to draw: those that are not hidden, and whose clients have scores.
+const shown = () => data.rows.filter((row, i) => !hidden.has(i) && row.curve.rounds.length > 0);
 
 function drawCurves() {
   for (const [id, key, title] of [["curve-mean", "mean", "mean over clients"], ["curve-std", "std", "standard deviation over clients"]]) {

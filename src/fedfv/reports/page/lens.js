@@ -30,7 +30,7 @@ function drawLens() {
     type: "heatmap", x: labels, y: labels, z: square(look.cosines, labels.length), zmin: -1, zmax: 1, xgap: 1, ygap: 1,
     colorscale: [[0, css("--conflict")], [0.5, css("--neutral")], [1, css("--agree")]], colorbar: { title: { text: "cosine" }, thickness: 12 },
     hovertemplate: "%{x} and %{y}: %{z:.3f}<extra></extra>",
-  }], { caption: `cosines of the updates of round ${look.round}`, xaxis: { ...ticks, title: { text: "from the smallest loss to the largest" } }, yaxis: { ...ticks, autorange: "reversed" } },
+  }], { caption: `cosines of the updates of round ${look.round}`, xaxis: { ...ticks, title: { text: look.losses ? "from the smallest loss to the largest" : "clients" } }, yaxis: { ...ticks, autorange: "reversed" } },
     `Cosines of the updates of round ${look.round}: ${(100 * look.conflicting).toFixed(0)} % of the pairs conflict`);
   const place = new Map(look.clients.map((client, i) => [client, i]));
   const positions = look.shown.map((client) => place.get(client));
@@ -59,8 +59,7 @@ function drawLens() {
 }
 
 function details(look, i) {
-  const parts = [`length ${look.lengths[i].toPrecision(3)}`];
-  if (look.losses) parts.unshift(`loss ${look.losses[i].toPrecision(3)}`);
+  const parts = [...(look.losses ? [`loss ${look.losses[i].toPrecision(3)}`] : []), `length ${look.lengths[i].toPrecision(3)}`];
   if (look.projected && !look.dropped?.includes(look.clients[i])) parts.push(look.kept.includes(look.clients[i]) ? "update kept unchanged" : `projected: ${(100 * look.projected[i]).toFixed(0)} % of its length changed`);
   const marks = signed(look).filter(([mark]) => look[mark].includes(look.clients[i])).map(([mark]) => mark);
   if (look.standing) parts.push(`standing ${look.standing[i]}`);
@@ -97,6 +96,6 @@ function summary(look, name) {
     const shares = look.projected.filter((share, i) => share > 0 && !look.dropped?.includes(look.clients[i])), changed = shares.length;
     parts.push(`${look.kept.length ? some(look.kept, name) : "No clients"} kept ${look.kept.length === 1 ? "its update" : "their updates"}; ${changed} ${changed === 1 ? "update was" : "updates were"} projected${look.clipped ? " or clipped" : ""}, which changed up to ${(100 * Math.max(0, ...shares)).toFixed(0)} % of ${changed === 1 ? "its" : "their"} length.`);
   }
-  if (look.clients.length > look.shown.length) parts.push(`${look.shown.length} clients are drawn, spread evenly from the smallest loss to the largest.`);
+  if (look.clients.length > look.shown.length) parts.push(`${look.shown.length} clients are drawn, spread evenly${look.losses ? " from the smallest loss to the largest" : ""}.`);
   return [...parts, ...defences(look, name)].join(" ");
 }

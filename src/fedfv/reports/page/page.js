@@ -1,7 +1,7 @@
 function drawAll() {
   document.querySelectorAll(".swatch").forEach((each) => { each.style.background = colour(data.rows[each.dataset.row]); });
   document.querySelectorAll("#legend button").forEach((each) => { each.style.borderColor = colour(data.rows[each.dataset.row]); });
-  drawCurves(); drawClients(); drawPair(); drawLens(); fillClients(); drawDefences();
+  drawCurves(); drawClients(); drawPair(); fillAgainst(); drawLens(); drawReported(); fillClients(); drawDefences();
 }
 
 function makeLegend() {
@@ -58,6 +58,8 @@ makeLegend();
 makeTable();
 makePair();
 makeClients();
+makeReported();
+choices(byId("against-run"), data.against.map((run) => run.label), 0, () => { againstTable.limit = STEP; fillAgainst(); });
 choices(byId("lens-run"), data.lens.map((run) => run.label), 0, () => { byId("lens-round").value = 0; drawLens(); });
 byId("lens-round")?.addEventListener("input", drawLens);
 choices(byId("defence-run"), data.defences.map((run) => run.label), 0, () => { defenceTable.limit = STEP; drawDefences(); });

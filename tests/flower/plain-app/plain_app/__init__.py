@@ -1,0 +1,1 @@
+"""An app like those that `flwr new` makes."""
