@@ -8,6 +8,7 @@ from flwr.app import ConfigRecord
 from fedfv.aggregators import AGGREGATORS
 from fedfv.core import inner_rules
 from fedfv.importing import name_of
+from fedfv.whatif import DEFAULT_RULES
 
 if TYPE_CHECKING:
     from fedfv.flower._strategy import FairStrategy
@@ -26,7 +27,14 @@ def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[st
         "aggregator": _table(strategy.aggregator),
         "train_config": {key: _plain(value) for key, value in train_config.items()},
     }
-    return tables | ({} if strategy.count is None else {"count": strategy.count})
+    others = {} if strategy.what_if == DEFAULT_RULES else {"what_if": [_table(rule) for rule in strategy.what_if]}
+    return tables | others | ({} if strategy.count is None else {"count": strategy.count})
+
+
+def learning_rate_of(train_config: ConfigRecord | None) -> float | None:
+    """The clients' learning rate, if the configuration has it."""
+    lr = None if train_config is None else train_config.get("lr")
+    return lr if isinstance(lr, float) else None
 
 
 def completed(tables: dict[str, Any]) -> dict[str, Any]:

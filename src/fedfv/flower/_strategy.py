@@ -32,12 +32,13 @@ from fedfv.flower._log import Watch, log_rejected, log_resumed, log_too_few
 from fedfv.flower._mail import Mail
 from fedfv.flower._outgoing import Outgoing
 from fedfv.flower._roster import Roster
-from fedfv.flower._settings import completed, settings_of
+from fedfv.flower._settings import completed, learning_rate_of, settings_of
 from fedfv.lens import look
 from fedfv.metrics import METRICS
 from fedfv.runs import Fingerprint, Look, ModelFile, Opening, Record, Recorder, RunDirectory, Scores
 from fedfv.seeding import rng
 from fedfv.tasks import ACCURACY, Score
+from fedfv.whatif import DEFAULT_RULES, Comparison
 
 _SHOWN = ("mean", "std", "worst", "minimum")  # metrics of the clients' scores in Flower's results
 
@@ -68,6 +69,7 @@ class FairStrategy(Strategy):
         seed: seed for the choice of clients.
         buffers: names of arrays that are not trained, with * as wildcard; they are averaged, weighted by client size.
         directory: the run directory for records and checkpoints, as in a simulated run; None writes no files.
+        what_if: other rules; the lens entries of the records say what each would have done. An empty list for none.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class FairStrategy(Strategy):
         seed: int = 0,
         buffers: Sequence[str] = BUFFERS,
         directory: str | Path | None = None,
+        what_if: Sequence[Aggregator[Any]] = DEFAULT_RULES,
     ) -> None:
         check_rule(with_learning_rate(aggregator, 1.0))
         for name, value in {"fraction": fraction, "evaluate_fraction": evaluate_fraction}.items():
@@ -102,7 +105,8 @@ class FairStrategy(Strategy):
                 raise ValueError(f"`{name}` must be a whole number from 1, got {number!r}.")
         if count is not None and not 1 <= count <= num_clients:
             raise ValueError(f"`count` must be from 1 to the {num_clients} clients, got {count}.")
-        self.aggregator, self.num_clients, self.seed = aggregator, num_clients, seed
+        Comparison(what_if, aggregator, num_clients, lr=1.0)
+        self.aggregator, self.num_clients, self.seed, self.what_if = aggregator, num_clients, seed, tuple(what_if)
         self.fraction, self.count, self.min_replies = fraction, count, min_replies
         self.evaluate_fraction, self.evaluate_every = evaluate_fraction, evaluate_every
         self.scored_by, self.score_key = scored_by, key_of_score(scored_by) if score_key is None else score_key
@@ -126,9 +130,9 @@ class FairStrategy(Strategy):
         holds a run with other settings, another model or another `train_config` is refused.
         """
         grid, timeout = Mail(grid), self.timeout if timeout is None else timeout
-        if train_config is not None and isinstance(lr := train_config.get("lr"), float):
-            self.aggregator = with_learning_rate(self.aggregator, lr)
+        self.aggregator = with_learning_rate(self.aggregator, lr := learning_rate_of(train_config))
         check_rule(self.aggregator)
+        self._others = Comparison(self.what_if, self.aggregator, self.num_clients, lr)
         with self._own_directory(train_config or ConfigRecord()) as place:
             self._layout = Layout.of(initial_arrays, self.buffers)
             self._roster = Roster(self.num_clients, self.wait, self.timeout, self.ttl)
@@ -211,7 +215,7 @@ class FairStrategy(Strategy):
         if good is not None and used:
             server, direction, explanation = explained_step(self.aggregator, good, self.server)
             lens_due = self._recorder is not None and self._due(done)
-            lens = Look.of(look(good, direction, explanation)) if lens_due else None
+            lens = Look.of(look(good, direction, explanation), self._others(good)) if lens_due else None
             self._record = Record.of_round(done, good, explanation, lens=lens)
         else:
             log_too_few(done - 1, count, len(self._sent))

@@ -19,6 +19,7 @@ with comes_with("experiments"):
         Opening,
         Record,
         Scores,
+        WhatIf,
         layer,
     )
     from fedfv.runs._recorder import Recorder
@@ -38,6 +39,7 @@ __all__ = [
     "RunDirectory",
     "Scores",
     "StoredArray",
+    "WhatIf",
     "arrays_of",
     "counted",
     "frame_of",
