@@ -21,6 +21,7 @@ _SCRIPTS = (
     "table.js",
     "clients.js",
     "lens.js",
+    "whatif.js",
     "defences.js",
     "page.js",
 )  # the last script calls the others
