@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwrig
 from fedfv.experiments import run
 from fedfv.paper import paper_study
 from fedfv.reports import read_runs, write_page
+from fedfv.runs import Look, Record, WhatIf
 from fedfv.tasks import Score, Unit
 from tests.made_runs import AVERAGE, FLOWER, defended_round, judged_rounds, lens_of, make_run
 from tests.test_page_against import audit
@@ -339,6 +341,78 @@ def test_the_lens_says_in_words_and_signs_what_was_done_to_whom(browser: Browser
             "\u2020 \u2715",
             "",
         ]
+
+
+@pytest.mark.parametrize("window", [("light", 1280), ("dark", 390)], ids=["light and wide", "dark and narrow"])
+def test_another_rule_is_chosen_and_the_lens_says_who_would_pay_instead(
+    browser: Browser, tmp_path: Path, window: tuple[Literal["light", "dark"], int]
+) -> None:
+    first, second, third = (
+        replace(lens_of([0, 1, 2], [2]), after=[0.4, -0.2, 0.1], what_if=others)
+        for others in (
+            [instead("FedAvg()", [-0.3, 0.5, 0.1]), instead("FedFV(alpha=0.1, tau=0)", [0.4, -0.2, 0.1])],
+            [instead("FedAvg()", [0.4, -0.2, -0.1])],
+            [],
+        )
+    )
+    records = [looked_at(1, first), looked_at(2, second), looked_at(3, third)]
+    names = ["ant", "bee", "cat"]
+    paths = [
+        make_run(tmp_path / "compared", [0.5] * 3, names=names, records=records),
+        make_run(tmp_path / "older", [0.5] * 3, names=names, lens=lens_of([0, 1, 2], [2]), **AVERAGE),
+    ]
+    with opened(browser, report_on(*paths), *window) as page:
+        choice, note = page.get_by_label("What if the rule were"), page.locator("#lens-instead")
+        assert choice.locator("option").all_text_contents() == ["the same", "FedAvg()", "FedFV(alpha=0.1, tau=0)"]
+        expect(note).to_be_empty()
+        assert drawn(page, "lens-pays") == {"with the plain mean": [-0.1] * 3, "with the step": [0.4, -0.2, 0.1]}
+        assert len(drawn(page, "lens-time")) == 3
+
+        choice.select_option("FedAvg()")
+        assert drawn(page, "lens-pays") == {"with FedAvg()": [-0.3, 0.5, 0.1], "with the step": [0.4, -0.2, 0.1]}
+        assert drawn(page, "lens-time")["with FedAvg()"] == [pytest.approx(100 / 3), pytest.approx(200 / 3), None]
+        expect(note).to_have_text(
+            "With FedAvg(), the step of round 1 would work against 1 of 3 clients; the step that was taken works "
+            "against 1. Ant would pay instead. Bee would no longer pay. Bee would gain most (a cosine of 0.500 in "
+            "place of -0.200). Ant would lose most (a cosine of -0.300 in place of 0.400). The cosine of that step "
+            "with the plain mean is 0.900, and its length is 2.00 times that of the step that was taken. FedAvg() "
+            "starts here as in its first round, from the model and the updates of this run, without a memory of "
+            "earlier rounds."
+        )
+        expect(page.locator("#lens-pays")).to_have_attribute("aria-label", re.compile("with the step of FedAvg()"))
+        assert page.evaluate("() => document.documentElement.scrollWidth") == window[1]
+
+        page.locator("#lens-round").focus()
+        page.keyboard.press("ArrowRight")
+        expect(note).to_contain_text("would work against 2 of 3 clients; the step that was taken works against 1. Cat")
+        page.keyboard.press("ArrowRight")
+        expect(note).to_have_text("What FedAvg() would have done in round 3 is not recorded.")
+        assert list(drawn(page, "lens-pays")) == ["with the plain mean", "with the step"]
+        page.keyboard.press("Home")
+        choice.select_option("FedFV(alpha=0.1, tau=0)")
+        expect(note).to_contain_text("Each client would be served in the same way.")
+
+        page.locator("#lens-run").select_option(index=1)
+        expect(choice).to_be_hidden()
+        expect(note).to_be_empty()
+        page.locator("#lens-run").select_option(index=0)
+        expect(choice).to_have_value("")
+
+
+def instead(rule: str, after: list[float]) -> WhatIf:
+    return WhatIf(rule=rule, after=after, direction=2.0, turned=0.9)
+
+
+def looked_at(done: int, lens: Look) -> Record:
+    return Record(rounds_done=done, replied=lens.clients, train_losses=[1.0] * len(lens.clients), lens=lens)
+
+
+def drawn(page: Page, plot: str) -> dict[str, list[float]]:
+    """The numbers of each series of a figure, by its name."""
+    axis = "x" if plot == "lens-pays" else "y"
+    return dict(
+        page.evaluate("([id, axis]) => document.getElementById(id).data.map(t => [t.name, t[axis]])", [plot, axis])
+    )
 
 
 def test_liars_are_marked_among_clients_and_are_not_paired(browser: Browser, tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfv import FedAvg, FedFV, Replies, from_tensors, start, step, to_tensors
+from fedfv import AFL, FedAvg, FedFV, FedMGDA, Replies, from_tensors, start, step, to_tensors
+from fedfv.aggregators import SemiVRed, ServerMomentum, UPGrad
+from fedfv.core import label
 from tests.helpers import make_replies, random_rounds, run
 
 ARGUMENTS = [each.name for each in dataclasses.fields(Replies) if each.init]
@@ -149,3 +151,22 @@ def test_a_checkpoint_consists_of_named_tensors_only() -> None:
     again = from_tensors(rule, named)
     assert (again.round, again.num_clients) == (4, 9)
     assert len(again.memory.updates) == len(again.memory.gramians) == 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (FedAvg(), "FedAvg()"),
+        (FedFV(), "FedFV(alpha=0.1, tau=1)"),
+        (FedFV(order="random", seed=7), "FedFV(alpha=0.1, tau=1, order='random')"),
+        (FedMGDA(), "FedMGDA+()"),
+        (FedMGDA(eta=0.5), "FedMGDA+()"),
+        (FedMGDA(epsilon=0.2, eta=0.1), "FedMGDA+(epsilon=0.2, eta=0.1)"),
+        (ServerMomentum(AFL(0.3), beta=0.5), "ServerMomentum(AFL(eta_lambda=0.3), beta=0.5)"),
+        (UPGrad(), "UPGrad()"),
+        (SemiVRed(beta=2.0), "SemiVRed(beta=2.0)"),
+    ],
+    ids=repr,
+)
+def test_a_label_has_what_is_special_about_a_rule(rule: Any, text: str) -> None:
+    assert label(rule, lr=0.5) == text

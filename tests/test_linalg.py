@@ -305,3 +305,16 @@ def test_the_length_of_a_combination_keeps_its_digits_when_the_rows_cancel() -> 
     gramian, exact = linalg.gramian(matrix), float((weights @ matrix).norm())
     assert float(weights @ gramian @ weights) ** 0.5 != pytest.approx(exact, rel=1e-6), "no longer a hard case"
     assert linalg.length_of_combination(weights, matrix, gramian) == pytest.approx(exact, rel=1e-12)
+
+
+@given(m=st.integers(1, 30), rank=st.integers(1, 30), seed=st.integers(0, 2**32), spread=st.floats(0, 10))
+def test_short_rows_have_the_gramian(m: int, rank: int, seed: int, spread: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    left, right = (torch.randn(*shape, generator=generator, dtype=torch.double) for shape in ((m, rank), (rank, 40)))
+    rows = left @ right * torch.logspace(-spread, spread, m, dtype=torch.double)[:, None]
+    K = linalg.gramian(rows)
+    short, lengths = linalg.short_rows(K), K.diagonal().sqrt()
+    assert short.shape[1] <= min(m, rank)
+    torch.testing.assert_close(short @ short.mT, K, rtol=0, atol=1e-12 * float(lengths.max() ** 2))
+    scales = torch.outer(lengths, lengths)
+    torch.testing.assert_close(short @ short.mT / scales, K / scales, rtol=0, atol=1e-12)

@@ -14,7 +14,7 @@ from fedfv.cli import main
 from fedfv.experiments import Progress, RunDirectory, experiment_of, run
 from fedfv.paper import paper_study, printed_numbers
 from fedfv.reports import TensorBoard, group_by_seed, page_of, read_runs, rows_of
-from fedfv.runs import Look, Opening, Record, Scores
+from fedfv.runs import Look, Opening, Record, Scores, WhatIf
 from fedfv.training import LocalSGD
 from tests.experiments.helpers import small, write_data
 
@@ -75,6 +75,8 @@ def test_the_lens_of_the_page_is_that_of_the_records(folder: Path) -> None:
     for look, record in zip(lens[0]["looks"], records, strict=True):
         for name in ("clients", "lengths", "shown", "cosines", "before", "after", "turned", "projected", "kept"):
             assert look[name] == getattr(record.lens, name)
+        assert look["what_if"] == [vars(each) for each in record.lens.what_if]
+        assert len(look["what_if"]) == 4
         assert look["external"] == [[each.round + 1, each.clients, each.share] for each in record.lens.external]
         assert look["against"] == pytest.approx(
             sum(cosine < 0 for cosine in record.lens.after) / len(record.replied or [])
@@ -162,6 +164,7 @@ def test_the_size_of_a_page_is_bounded_for_many_clients(tmp_path: Path) -> None:
         **cosines,
         direction=1.0,
         turned=0.5,
+        what_if=[WhatIf(rule=f"Rule{i}()", after=[0.1234] * asked, direction=1.0, turned=0.5) for i in range(4)],
     )
     for round in range(20, 2001, 20):
         accuracies = torch.rand(clients, generator=generator).double()

@@ -12,9 +12,17 @@ from torch import Tensor
 from fedfv import linalg
 from fedfv.core import Explanation, ExternalConflict, Replies
 
-__all__ = ["Lens", "look"]
+__all__ = ["Effect", "Lens", "effect", "look"]
 
 _SHOWN = 64  # most clients in the matrix of cosines; a picture of more is not readable
+
+
+class Effect(NamedTuple):
+    """What a direction does to the m clients of a round. Cosines with a vector of zeros are 0."""
+
+    after: Float[Tensor, " m"]  # cosine of each update with the direction
+    direction: float  # length of the direction
+    turned: float  # cosine of the direction with the plain mean of all updates
 
 
 class Lens(NamedTuple):
@@ -31,6 +39,29 @@ class Lens(NamedTuple):
     projected: Float[Tensor, " m"] | None  # how far the rule moved each update, relative to its length
     kept: Int[Tensor, " k"]  # the clients whose updates the rule did not change
     external: tuple[ExternalConflict, ...]  # conflicts with absent clients
+
+
+def effect(replies: Replies, direction: Float[Tensor, " d"]) -> Effect:
+    """What a direction does to the clients of a round.
+
+    >>> replies = Replies(
+    ...     round=0,
+    ...     clients=torch.tensor([5, 7]),
+    ...     updates=torch.tensor([[4.0, 0.0], [0.0, 4.0]]),
+    ...     losses=torch.tensor([0.7, 0.3]),
+    ...     sizes=torch.tensor([10, 10]),
+    ... )
+    >>> effect(replies, torch.tensor([2.0, 0.0]))
+    Effect(after=tensor([1., 0.], dtype=torch.float64), direction=2.0, turned=0.7071067811865475)
+    """
+    gramian = replies.gramian()
+    along, length = linalg.products(replies.updates, direction), linalg.length(direction)
+    mean = gramian.mean().clamp(min=0).sqrt()
+    return Effect(
+        after=_ratio(along, gramian.diagonal().sqrt() * length),
+        direction=length,
+        turned=float(_ratio(along.mean(), length * mean)),
+    )
 
 
 def look(replies: Replies, direction: Float[Tensor, " d"], explanation: Explanation | None = None) -> Lens:
@@ -50,8 +81,6 @@ def look(replies: Replies, direction: Float[Tensor, " d"], explanation: Explanat
     gramian = replies.gramian()
     coefficients = explanation.coefficients
     lengths = gramian.diagonal().sqrt()
-    along = linalg.products(replies.updates, direction)
-    length = linalg.length(direction)
     with_mean = gramian.mean(dim=1)
     mean = with_mean.mean().clamp(min=0).sqrt()
     shown = _spread_over(replies.losses)
@@ -61,9 +90,7 @@ def look(replies: Replies, direction: Float[Tensor, " d"], explanation: Explanat
         shown=shown,
         cosines=_ratio(gramian[shown][:, shown], torch.outer(lengths[shown], lengths[shown])),
         before=_ratio(with_mean, lengths * mean),
-        after=_ratio(along, lengths * length),
-        direction=length,
-        turned=float(_ratio(along.mean(), length * mean)),
+        **effect(replies, direction)._asdict(),
         projected=None if coefficients is None else _ratio(_moved(coefficients, gramian), lengths),
         kept=replies.clients[:0] if explanation.kept is None else replies.clients[explanation.kept],
         external=explanation.external,

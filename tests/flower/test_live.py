@@ -105,7 +105,7 @@ def test_updates_that_do_not_fit_into_memory_go_to_a_file(
     def trained(**options: Any) -> tuple[FairStrategy, list[type]]:
         grid, kinds = make_grid(), list[type]()
         grid.spoil = {client: lambda message: None for client in lost}
-        strategy = FairStrategy(FedFV(tau=1), len(SIZES), wait=0, **options)
+        strategy = FairStrategy(FedFV(tau=1), len(SIZES), wait=0, what_if=[], **options)
         stepping = FedFV.explain
 
         def explain(rule: FedFV, replies: Any, state: Any) -> Any:

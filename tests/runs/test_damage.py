@@ -50,6 +50,14 @@ def change_line(number: int, change: Callable[[dict[str, Any]], None]) -> Callab
             change_line(2, lambda line: line["lens"]["after"].pop()),
             r"line 3 .*: `lens.after` must have \d entries, got",
         ),
+        (
+            change_line(2, lambda line: line["lens"]["what_if"][0]["after"].pop()),
+            r"line 3 .*: `lens.what_if.after` must have \d entries, got",
+        ),
+        (
+            change_line(2, lambda line: line["lens"]["what_if"][1].pop("rule")),
+            r"line 3 .*: `lens.what_if\[1\].rule` is missing.",
+        ),
         (change_line(1, lambda line: line.pop("rounds_done")), "line 2 .*: `rounds_done` is missing."),
         (change_line(1, lambda line: line.update(rounds_done=3)), "line 3 .*: `rounds_done` must be above 3, got 2."),
         (

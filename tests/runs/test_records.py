@@ -11,7 +11,7 @@ import pytest
 from fedfv.errors import RunError
 from fedfv.experiments import experiment_of, run
 from fedfv.reports import page_of, read_runs
-from fedfv.runs import FORMAT, External, Fingerprint, Look, Opening, Record, RunDirectory, Scores, renumbered
+from fedfv.runs import FORMAT, External, Fingerprint, Look, Opening, Record, RunDirectory, Scores, WhatIf, renumbered
 from tests.experiments.helpers import small, write_data
 
 OLD = Path(__file__).parent / "old"
@@ -30,6 +30,7 @@ LOOK = Look(
     projected=[0.0, 0.2],
     kept=[0],
     external=[External(round=3, clients=[1], share=0.1)],
+    what_if=[WhatIf(rule="FedAvg()", after=[0.5, -0.25], direction=0.9, turned=1.0)],
 )
 RECORDS = [
     Record(
@@ -57,7 +58,7 @@ RECORDS = [
         rounds_done=1,
         replied=[0, 1],
         train_losses=[0.0, 0.5],
-        lens=Look(**{**vars(LOOK), "shown": [1], "cosines": [], "external": []}),
+        lens=Look(**{**vars(LOOK), "shown": [1], "cosines": [], "external": [], "what_if": []}),
     ),
     Record(
         rounds_done=2,
@@ -124,7 +125,9 @@ def test_the_page_of_the_docs_names_every_key() -> None:
     keys = {"format"}
     for record in RECORDS:
         table = json.loads(record.to_json())
-        keys |= {*table, *table.get("lens", {}), *table.get("test", {}), *table.get("fingerprint", {})}
+        lens = table.get("lens", {})
+        keys |= {*table, *lens, *table.get("test", {}), *table.get("fingerprint", {})}
+        keys |= {key for other in lens.get("what_if", []) for key in other}
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
 

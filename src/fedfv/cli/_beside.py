@@ -32,6 +32,7 @@ def located(tables: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
         ("training", "name", lambda name: _module(name, folders)),
         ("sampling", "kind", lambda name: _module(name, folders)),
         ("aggregator", "name", lambda name: _module(name, folders)),
+        ("what_if", "name", lambda name: _module(name, folders)),  # a list of tables
         ("seeding", "", lambda name: _module(name, folders)),  # a string, not a table
     ]
     result = _changed(tables, placed)

@@ -1,5 +1,6 @@
 """The contract: the replies of clients, the interface of a rule, and the only code that changes the model."""
 
+from fedfv.core._labels import label, labelled, shown_fields
 from fedfv.core._replies import NO_BUFFERS, Buffers, NotFiniteError, Replies, as_fields
 from fedfv.core._rules import (
     ACCURACY,
@@ -56,9 +57,12 @@ __all__ = [
     "hardened",
     "inner_rules",
     "is_rule",
+    "label",
+    "labelled",
     "learning_rate",
     "learning_rate_field",
     "needs",
+    "shown_fields",
     "skip",
     "start",
     "step",

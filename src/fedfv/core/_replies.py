@@ -157,6 +157,26 @@ class Replies:
         """The replies with other `losses`, `sizes` or `trained_losses`, finite as before; the Gramian stays known."""
         return self._changed(**values)
 
+    def in_few_columns(self) -> "Replies":
+        """The replies in round 0, with updates of at most m numbers that have the same Gramian; no update is read.
+
+        A rule whose direction is a combination of the updates, with weights that follow from their inner products, does
+        the same to each client here as in the first round of a run with these replies.
+
+        >>> replies = Replies(
+        ...     round=7,
+        ...     clients=torch.tensor([4, 9]),
+        ...     updates=torch.tensor([[3.0, 4.0, 0.0], [6.0, 8.0, 0.0]]),
+        ...     losses=torch.tensor([0.7, 0.3]),
+        ...     sizes=torch.tensor([600, 20]),
+        ... )
+        >>> replies.in_few_columns().updates
+        tensor([[ 5.],
+                [10.]], dtype=torch.float64)
+        """
+        gramian = self.gramian()
+        return self._changed(round=0, updates=linalg.short_rows(gramian), buffers=None, _grams=[gramian])
+
     def _changed(self, **fields: Any) -> "Replies":
         changed = copy(self)  # what was checked once is not checked again
         for name, value in fields.items():

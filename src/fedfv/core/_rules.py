@@ -219,8 +219,8 @@ def learning_rate_field(rule: Any) -> str | None:
     return name
 
 
-def with_learning_rate(rule: Rule, lr: float) -> Rule:
-    """The rule with the clients' learning rate in its `learning_rate_field`, unless that field has a value.
+def with_learning_rate(rule: Rule, lr: float | None) -> Rule:
+    """The rule with the clients' learning rate, if known, in its `learning_rate_field`, unless that has a value.
 
     Rules inside the rule get it, too.
 

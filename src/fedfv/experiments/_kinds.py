@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_origin
 
 from fedfv.attacks import ATTACKS, Attack
-from fedfv.core import Aggregator
+from fedfv.core import Aggregator, is_rule
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import adapter_of, build, calling
 from fedfv.importing import lookup, name_of
@@ -92,6 +92,14 @@ def table_of(options: Any, known: Mapping[str, type[Any]], where: str, mark: str
         adapter = adapter_of(type(options))
         values = adapter.dump_python(options, mode="json", include=fields - inner.keys(), warnings=False)
     return {mark: name_of(kind, known, f"{where} {mark}"), **values, **inner}
+
+
+def check_rule(where: str, rule: Any) -> None:
+    """Refuses a rule that is not an object of a dataclass with the methods of a rule."""
+    if not (is_rule(rule) and dataclasses.is_dataclass(rule)):
+        raise ConfigError(
+            f"`{where}` must be a rule, an object of a dataclass with `init` and `__call__`, got {rule!r}."
+        )
 
 
 def check_task(task: Any) -> None:

@@ -45,6 +45,7 @@ from fedfv.runs import (
 from fedfv.simulation import Round, simulate
 from fedfv.tasks import TASKS, Task
 from fedfv.training import Evaluation, evaluate
+from fedfv.whatif import Comparison
 
 _FEW = 10  # upper bound on the clients that a sentence names
 
@@ -73,10 +74,12 @@ def run(
         fitted = fit_task(experiment, federation)
         model = build_module(fitted, federation)
         clients, sample = build_clients(fitted, federation, model), build_sampler(experiment, federation)
+        rule, lr = experiment.aggregator, experiment.training.lr
+        others = Comparison(experiment.what_if, rule, federation.num_clients, lr)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     with RunDirectory.own(directory, experiment.to_dict(), completed) as place:
-        _run(_Parts(fitted, federation, model, clients, sample), place, watch)
+        _run(_Parts(fitted, federation, model, clients, sample, others), place, watch)
     return place
 
 
@@ -101,6 +104,7 @@ class _Parts(NamedTuple):
     model: nn.Module
     clients: Clients
     sample: Callable[[int], Int[Tensor, " m"]]
+    others: Comparison
 
     def scores(self, server: ServerState[Any]) -> dict[str, Scores]:
         """Losses and scores of all clients on test examples, and on validation examples if there are any."""
@@ -123,7 +127,7 @@ class _Parts(NamedTuple):
             and turn.replies is not None
             and self._due(done, experiment.lens_every or experiment.evaluate_every)
         ):
-            lens = Look.of(look(turn.replies, turn.direction, turn.explanation))
+            lens = Look.of(look(turn.replies, turn.direction, turn.explanation), self.others(turn.replies))
         scores = self.scores(turn.server) if self._due(done, experiment.evaluate_every) else {}
         return Record.of_round(done, turn.replies, turn.explanation, lens=lens, lied=self._lied(turn), **scores)
 
@@ -145,7 +149,7 @@ class _Parts(NamedTuple):
 def _run(parts: _Parts, place: RunDirectory, watch: Watch) -> None:
     if (sentence := place.diverged()) is not None:
         raise DivergedError(f"{place.path} {sentence}")
-    experiment, federation, model, clients, sample = parts
+    experiment, federation, model, clients, sample, _ = parts
     recorder = Recorder(place, experiment.aggregator, fingerprint := _fingerprint(federation, model))
     server = _begun(parts, place, recorder, fingerprint)
     scores = next(record.test.scores for record in reversed(place.records()) if record.test is not None)
@@ -176,7 +180,7 @@ def _run(parts: _Parts, place: RunDirectory, watch: Watch) -> None:
 
 def _begun(parts: _Parts, place: RunDirectory, recorder: Recorder, fingerprint: Fingerprint) -> ServerState[Any]:
     """The server at the last checkpoint, or that of a run that begins, whose first record is written."""
-    experiment, federation, model, _, _ = parts
+    experiment, federation, model, *_ = parts
     fresh = start(
         experiment.aggregator, federation.num_clients, flatten(model), flatten_buffers(model), layers_of(model)
     )

@@ -1,7 +1,7 @@
 """The settings of an experiment: frozen, checked, and the same in Python and in TOML."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
@@ -17,11 +17,20 @@ from fedfv.core import with_learning_rate
 from fedfv.data import DATASETS, PARTITIONS, Partition, TableOptions, is_table
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
-from fedfv.experiments._kinds import build_kind, check_attack, check_kind, check_task, check_training, table_of
+from fedfv.experiments._kinds import (
+    build_kind,
+    check_attack,
+    check_kind,
+    check_rule,
+    check_task,
+    check_training,
+    table_of,
+)
 from fedfv.experiments._seeding import known_name, seeding_of
 from fedfv.sampling import SAMPLINGS, Sampler
 from fedfv.tasks import TASKS, Classification, Task
 from fedfv.training import TRAININGS, LocalSGD, LocalTraining
+from fedfv.whatif import DEFAULT_RULES
 
 T = TypeVar("T")
 
@@ -71,6 +80,7 @@ class Experiment:
     Args:
         evaluate_every: rounds between evaluations; the initial and the final model are always evaluated.
         lens_every: rounds between entries of the conflict lens; the default is one entry with each evaluation.
+        what_if: other rules; each entry of the lens says what they would have done. An empty list for none.
         output: the model that is evaluated: the last one or the mean of all so far; with "auto" the rule decides.
         engine: how clients are simulated; "auto" takes the fastest engine that can train the model.
         seeding: how each client's split and the initial model are drawn from the seed: a known name, or
@@ -96,6 +106,7 @@ class Experiment:
     seed: Annotated[int, Field(ge=0)] = 0
     evaluate_every: Count = 10
     lens_every: Count | None = None
+    what_if: Annotated[Sequence[Any], AsItIs] = DEFAULT_RULES
     output: Literal["auto", "last", "mean"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: Literal["auto", "loop", "batched"] = "auto"
@@ -110,16 +121,17 @@ class Experiment:
     attack: Annotated[Attack | None, AsItIs] = None
 
     def __post_init__(self) -> None:
-        rule = self.aggregator
-        if isinstance(rule, type) or not (dataclasses.is_dataclass(rule) and callable(rule) and hasattr(rule, "init")):
-            raise ConfigError(
-                f"`aggregator` must be a rule, an object of a dataclass with `init` and `__call__`, got {rule!r}."
-            )
+        check_rule("aggregator", self.aggregator)
+        if not isinstance(self.what_if, list | tuple):
+            raise ConfigError(f"`what_if` must be a list of rules, got {self.what_if!r}.")
+        for place, rule in enumerate(self.what_if):
+            check_rule(f"what_if.{place}", rule)
+        object.__setattr__(self, "what_if", tuple(self.what_if))
         for key in ("name", "input_shape", "num_classes", "seed"):
             if key in self.model.options:
                 raise ConfigError(f"`model.options.{key}` must be left out, since the experiment decides it.")
         check_training(self.training)
-        object.__setattr__(self, "aggregator", with_learning_rate(rule, self.training.lr))
+        object.__setattr__(self, "aggregator", with_learning_rate(self.aggregator, self.training.lr))
         object.__setattr__(self, "seeding", known_name(self.seeding))
         seeding_of(self.seeding)
         check_task(self.task)
@@ -147,6 +159,7 @@ class Experiment:
             "sampling": lambda part: build_kind(SAMPLINGS, part, "sampling"),
             "aggregator": lambda part: build_kind(AGGREGATORS, part, "aggregator", "name"),
             "attack": lambda part: build_kind(ATTACKS, part, "attack", default="lies"),
+            "what_if": _rules,
         }
         fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
         return cls(**fields)
@@ -161,7 +174,10 @@ class Experiment:
         return cls.from_dict(tables)
 
     def to_dict(self) -> dict[str, Any]:
-        """The experiment as TOML tables, with every default filled in; keys whose value is None are left out."""
+        """The experiment as TOML tables, with every default filled in but that of `what_if`; None is left out.
+
+        A run that was begun before there was `what_if` has the same tables, and so it can go on.
+        """
         tables = dataclasses.asdict(self)
         tables["task"] = table_of(self.task, TASKS, "task", "name")
         if self.partition is not None:
@@ -171,12 +187,23 @@ class Experiment:
         tables["aggregator"] = table_of(self.aggregator, AGGREGATORS, "aggregator", "name")
         if self.attack is not None:
             tables["attack"] = table_of(self.attack, ATTACKS, "attack")
+        tables["what_if"] = None
+        if self.what_if != DEFAULT_RULES:
+            parts = [table_of(rule, AGGREGATORS, f"what_if.{i}", "name") for i, rule in enumerate(self.what_if)]
+            tables["what_if"] = [_without_none(part) for part in parts]
         plain: dict[str, Any] = _without_none(tables)
         return plain
 
     def to_toml(self) -> str:
         """The experiment as the text of a TOML file."""
         return tomli_w.dumps(self.to_dict())
+
+
+def _rules(tables: Any) -> list[Any]:
+    """The rules of a list of tables."""
+    if not isinstance(tables, list):
+        raise ConfigError(f"`what_if` must be a list of tables, got {tables!r}.")
+    return [build_kind(AGGREGATORS, table, f"what_if.{place}", "name") for place, table in enumerate(tables)]
 
 
 def _with_task(table: dict[str, Any]) -> dict[str, Any]:

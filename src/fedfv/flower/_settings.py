@@ -12,13 +12,8 @@ from fedfv.aggregators import AGGREGATORS
 from fedfv.core import inner_rules
 from fedfv.flower._contract import LOSS
 from fedfv.importing import name_of
+from fedfv.whatif import DEFAULT_RULES
 
-_USUAL: dict[str, Any] = {
-    "count": None,
-    "min_train_nodes": 2,
-    "loss_key": LOSS,
-    "frozen": [],
-}  # these values are left out
 _EARLIER = {"accuracy_key": "score_key", "fraction": "fraction_train"}
 
 if TYPE_CHECKING:
@@ -41,12 +36,26 @@ def settings_of(strategy: "FairStrategy", train_config: ConfigRecord) -> dict[st
         "train_config": _plain_table(train_config),
     }
     optional = {
+        "what_if": [_table(rule) for rule in strategy.what_if],
         "count": choice["count"],
         "min_train_nodes": choice["min_train_nodes"],
         "loss_key": strategy.names.loss,
         "frozen": list(strategy.frozen),
     }
-    return tables | {key: value for key, value in optional.items() if value != _USUAL[key]}
+    usual = {
+        "what_if": [_table(rule) for rule in DEFAULT_RULES],
+        "count": None,
+        "min_train_nodes": 2,
+        "loss_key": LOSS,
+        "frozen": [],
+    }
+    return tables | {key: value for key, value in optional.items() if value != usual[key]}
+
+
+def learning_rate_of(train_config: ConfigRecord | None) -> float | None:
+    """The clients' learning rate, if the configuration has it."""
+    lr = None if train_config is None else train_config.get("lr")
+    return lr if isinstance(lr, float) else None
 
 
 def completed(tables: dict[str, Any]) -> dict[str, Any]:

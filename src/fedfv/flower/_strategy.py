@@ -52,11 +52,12 @@ from fedfv.flower._metrics import Average, averaged, fairness
 from fedfv.flower._outgoing import Outgoing
 from fedfv.flower._questions import Questions
 from fedfv.flower._roster import Roster
-from fedfv.flower._settings import completed, settings_of
+from fedfv.flower._settings import completed, learning_rate_of, settings_of
 from fedfv.lens import look
 from fedfv.mapped import Rows
 from fedfv.runs import Look, Record, RunDirectory, Watch
 from fedfv.tasks import ACCURACY, Score
+from fedfv.whatif import DEFAULT_RULES, Comparison
 
 
 class FairStrategy(Strategy):
@@ -101,6 +102,7 @@ class FairStrategy(Strategy):
         buffers: names of arrays that are not trained, with * as wildcard; they are averaged, weighted by client size.
         frozen: names of arrays that never change, with * as wildcard; clients get them and need not send them back.
         directory: the run directory for records and checkpoints, as in a simulated run; None writes no files.
+        what_if: other rules; the lens entries of the records say what each would have done. An empty list for none.
         memory_share: the updates of a round that need a larger share of the machine's memory than this are kept in a
             file, in the directory or else among temporary files.
     """
@@ -135,6 +137,7 @@ class FairStrategy(Strategy):
         buffers: Sequence[str] = BUFFERS,
         frozen: Sequence[str] = (),
         directory: str | Path | None = None,
+        what_if: Sequence[Aggregator[Any]] = DEFAULT_RULES,
         memory_share: float = 0.25,
     ) -> None:
         check_rule(with_learning_rate(aggregator, 1.0))
@@ -157,6 +160,8 @@ class FairStrategy(Strategy):
         self.train_metrics_aggr_fn, self.evaluate_metrics_aggr_fn = train_metrics_aggr_fn, evaluate_metrics_aggr_fn
         self.min_replies, self.evaluate_every = min_replies, evaluate_every
         self.stop_when, self.watch = stop_when, watch
+        Comparison(what_if, aggregator, num_clients, lr=1.0)
+        self.what_if = tuple(what_if)
         self.timeout, self.ttl, self.wait = timeout, timeout if ttl is None else ttl, wait
         self.buffers, self.frozen, self.memory_share = tuple(buffers), tuple(frozen), memory_share
         self.directory = None if directory is None else Path(directory)
@@ -177,9 +182,9 @@ class FairStrategy(Strategy):
         holds a run with other settings, another model or another `train_config` is refused.
         """
         grid, timeout = Mail(grid), self.timeout if timeout is None else timeout
-        if train_config is not None and isinstance(lr := train_config.get("lr"), float):
-            self.aggregator = with_learning_rate(self.aggregator, lr)
+        self.aggregator = with_learning_rate(self.aggregator, lr := learning_rate_of(train_config))
         check_rule(self.aggregator)
+        self._others = Comparison(self.what_if, self.aggregator, self.num_clients, lr)
         settings = settings_of(self, train_config or ConfigRecord())
         own = nullcontext() if self.directory is None else RunDirectory.own(self.directory, settings, completed)
         with own as place:
@@ -260,7 +265,7 @@ class FairStrategy(Strategy):
         if good is not None and used:
             server, direction, explanation = explained_step(self.aggregator, good, self.server)
             lens_due = self._diary.is_read and self._due(done)
-            lens = Look.of(look(good, direction, explanation)) if lens_due else None
+            lens = Look.of(look(good, direction, explanation), self._others(good, with_losses)) if lens_due else None
             record = Record.of_round(done, good, explanation, lens=lens)
             if not with_losses:
                 record = dataclasses.replace(record, train_losses=[])

@@ -8,6 +8,7 @@ columns; `offsets` are the columns at which the blocks begin, and the number of 
 from fedfv._kernels import thin_combinations, thin_product
 from fedfv.linalg._cone import dual_cone_weights, max_min_in_ball
 from fedfv.linalg._equations import alpha_fair_weights, ridge_solve
+from fedfv.linalg._factor import short_rows
 from fedfv.linalg._passes import (
     accumulate,
     accumulate_blocks,
@@ -50,6 +51,7 @@ __all__ = [
     "rescale",
     "ridge_solve",
     "sampled",
+    "short_rows",
     "squared_lengths",
     "thin_combinations",
     "thin_product",

@@ -8,10 +8,16 @@ from typing import Any, NamedTuple
 
 from fedfv.aggregators import AGGREGATORS
 from fedfv.attacks import ATTACKS
-from fedfv.core import learning_rate_field, title
+from fedfv.core import labelled, shown_fields, title
 from fedfv.reports._runs import Run
 
-_NOT_TUNED = ("device", "engine", "evaluate_every", "lens_every")  # settings that decide only how a run is executed
+_NOT_TUNED = (
+    "device",
+    "engine",
+    "evaluate_every",
+    "lens_every",
+    "what_if",
+)  # settings that decide only how a run is executed
 _OF_AUDIT = ("audited", "directory", "rounds")  # settings of an audit that other parts of a report show
 _FEW = 3  # upper bound on the settings in a label
 _SHORT = 30  # upper bound on the characters of a setting in a label
@@ -44,19 +50,14 @@ class Rule(NamedTuple):
         kind: Any = AGGREGATORS.get(name)
         if kind is None:
             return cls(name.rpartition(":")[2], values, frozenset(values))
-        defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-        if (rate := learning_rate_field(kind)) is not None:
-            defaults[rate] = settings.get("training", {}).get("lr")
-        changed = {key for key, value in values.items() if value != defaults.get(key)}
-        return cls(title(kind), values, frozenset(changed) | frozenset(getattr(kind, "always_shown", ())))
+        return cls(title(kind), values, shown_fields(kind, values, settings.get("training", {}).get("lr")))
 
     def label(self, also: Collection[str] = ()) -> str:
         """The title with the hyper-parameters that every label shows, and those in `also`."""
         inner = [value.label() for value in self.values.values() if isinstance(value, Rule)]
         plain = {key: value for key, value in self.values.items() if not isinstance(value, Rule)}
-        shown = [f"{key}={value!r}" for key, value in plain.items() if key in self.shown or key in also]
-        parts = ", ".join([*inner, *shown])
-        return self.title if self.audited and not parts else f"{self.title}({parts})"
+        shown = {key: value for key, value in plain.items() if key in self.shown or key in also}
+        return self.title if self.audited and not (inner or shown) else labelled(self.title, inner, shown)
 
 
 def _inner(value: Any, settings: dict[str, Any]) -> Any:

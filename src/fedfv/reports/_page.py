@@ -22,6 +22,7 @@ _SCRIPTS = (
     "clients.js",
     "against.js",
     "lens.js",
+    "whatif.js",
     "reported.js",
     "defences.js",
     "page.js",

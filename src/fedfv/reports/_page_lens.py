@@ -11,6 +11,8 @@ from fedfv.reports._runs import Run
 from fedfv.reports._summary import Row
 from fedfv.runs import Record
 
+_CONVERTED = ("external", "what_if")
+
 
 def lens_data(groups: Sequence[Sequence[Run]], rows: Sequence[Row], limit: int) -> list[dict[str, Any]]:
     """The recorded lens entries of the runs: at least one seed of each row, thinned to about `limit` numbers.
@@ -29,7 +31,8 @@ def _looks(run: Run) -> list[Record]:
 
 
 def _numbers(record: Record) -> int:
-    return 0 if record.lens is None else len(record.lens.cosines) + 4 * len(record.lens.clients)
+    lens = record.lens
+    return 0 if lens is None else len(lens.cosines) + (4 + len(lens.what_if)) * len(lens.clients)
 
 
 def _is_explained(looks: Sequence[Record]) -> bool:
@@ -43,9 +46,10 @@ def _look(record: Record) -> dict[str, Any]:
     assert lens is not None  # the caller passes only records with a lens
     negative = [cosine < 0 for cosine in lens.cosines]
     return {
-        **{name: value for name, value in vars(lens).items() if value is not None and name != "external"},
+        **{name: value for name, value in vars(lens).items() if value is not None and name not in _CONVERTED},
         # The page counts rounds from 1.
         "external": [[conflict.round + 1, conflict.clients, conflict.share] for conflict in lens.external],
+        **({"what_if": [vars(other) for other in lens.what_if]} if lens.what_if else {}),
         "round": record.rounds_done,
         **_losses(record, lens.clients),
         "conflicting": sum(negative) / max(1, len(negative)),

@@ -21,6 +21,7 @@ with comes_with("experiments"):
         Opening,
         Record,
         Scores,
+        WhatIf,
         layer,
     )
     from fedfv.runs._recorder import Recorder
@@ -44,6 +45,7 @@ __all__ = [
     "Scores",
     "StoredArray",
     "Watch",
+    "WhatIf",
     "arrays_of",
     "counted",
     "frame_of",

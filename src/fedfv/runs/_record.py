@@ -12,6 +12,7 @@ from fedfv.core import Explanation, Replies
 from fedfv.lens import Lens
 from fedfv.runs._reading import read
 from fedfv.tasks import ACCURACY, Score
+from fedfv.whatif import Alternative
 
 FORMAT = 2
 """The version of the format, in the first line of a run; the oldest runs have no version."""
@@ -61,6 +62,16 @@ class External:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """What another rule would have done in a round: a `fedfv.whatif.Alternative` in numbers of a few digits."""
+
+    rule: str
+    after: list[float]  # in the order of the clients of the lens entry
+    direction: float
+    turned: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Look:
     """The lens entry of a round: a `fedfv.lens.Lens` in numbers of a few digits."""
 
@@ -75,10 +86,11 @@ class Look:
     projected: list[float] | None = None
     kept: list[int] = field(default_factory=list)
     external: list[External] = field(default_factory=list)
+    what_if: list[WhatIf] = field(default_factory=list)
 
     @classmethod
-    def of(cls, lens: Lens) -> "Look":
-        """The lens in numbers of a few digits."""
+    def of(cls, lens: Lens, alternatives: Sequence[Alternative] = ()) -> "Look":
+        """The lens, and what other rules would have done, in numbers of a few digits."""
         above = torch.triu_indices(len(lens.shown), len(lens.shown), offset=1)
         return cls(
             clients=lens.clients.tolist(),
@@ -86,15 +98,14 @@ class Look:
             shown=lens.clients[lens.shown].tolist(),
             cosines=_rounded(lens.cosines[above[0], above[1]]),
             before=_rounded(lens.before),
-            after=_rounded(lens.after),
-            direction=float(f"{lens.direction:.{_DIGITS}g}"),
-            turned=round(lens.turned, _DIGITS),
+            **_step(lens),
             projected=None if lens.projected is None else _rounded(lens.projected),
             kept=lens.kept.tolist(),
             external=[
                 External(round=past.round, clients=past.clients.tolist(), share=round(past.share, _DIGITS))
                 for past in lens.external
             ],
+            what_if=[WhatIf(rule=each.rule, **_step(each)) for each in alternatives],
         )
 
 
@@ -211,6 +222,8 @@ class Record:
         if (lens := self.lens) is not None:
             for name in ("lengths", "before", "after", "projected"):
                 _check_length(f"lens.{name}", getattr(lens, name), len(lens.clients))
+            for other in lens.what_if:
+                _check_length("lens.what_if.after", other.after, len(lens.clients))
             _check_length("lens.cosines", lens.cosines, len(lens.shown) * (len(lens.shown) - 1) // 2)
             if strangers := {*lens.clients, *lens.shown, *lens.kept} - {*replied}:
                 raise ValueError(f"`lens` has client {min(strangers)}, which did not reply")
@@ -265,6 +278,15 @@ def _table(value: Any) -> dict[str, Any]:
 
 def _default(entry: "dataclasses.Field[Any]") -> Any:
     return entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
+
+
+def _step(lens: Lens | Alternative) -> dict[str, Any]:
+    """What a lens entry has of the step of a rule."""
+    return {
+        "after": _rounded(lens.after),
+        "direction": float(f"{lens.direction:.{_DIGITS}g}"),
+        "turned": round(lens.turned, _DIGITS),
+    }
 
 
 def _rounded(values: torch.Tensor) -> list[float]:

@@ -82,6 +82,8 @@ def _tables(random: Random) -> dict[str, Any]:
         del tables["partition"]
         tables |= random.choice([_ON_A_TABLE, _REGRESSION])
     tables["aggregator"] = random.choice(_rules())
+    if random.random() < 0.3:
+        tables["what_if"] = random.choices(_rules(), k=random.randrange(3))
     return tables if random.random() < 0.3 else Experiment.from_dict(tables).to_dict()
 
 

@@ -22,6 +22,7 @@ function drawLens() {
     series(run.looks.map((each) => 100 * each.conflicting), "pairs of updates that conflict", css("--faint"), "dot"),
     series(run.looks.map((each) => 100 * each.against_mean), "clients that the plain mean works against", css("--conflict"), "dash"),
     series(run.looks.map((each) => 100 * each.against), "clients that the step works against", css("--agree"), "solid"),
+    ...whatIfOverTime(run, series),
   ], { caption: "conflicts over time", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, shapes: [at], xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: "per cent" }, rangemode: "tozero" } },
     "Share of conflicting pairs and of clients that the step works against, over rounds");
   const labels = look.shown.map(name);
@@ -34,16 +35,19 @@ function drawLens() {
     `Cosines of the updates of round ${look.round}: ${(100 * look.conflicting).toFixed(0)} % of the pairs conflict`);
   const place = new Map(look.clients.map((client, i) => [client, i]));
   const positions = look.shown.map((client) => place.get(client));
-  const pays = (key, title, symbol, shade) => ({
-    type: "scatter", mode: "markers", name: title, x: positions.map((i) => look[key][i]), y: labels,
+  const pays = (cosines, title, symbol, shade) => ({
+    type: "scatter", mode: "markers", name: title, x: positions.map((i) => cosines[i]), y: labels,
     marker: { symbol, size: 9, color: shade, line: { width: 1.5, color: shade } },
     customdata: positions.map((i) => details(look, i)), hovertemplate: "%{y}: %{x:.3f}<br>%{customdata}<extra>%{fullData.name}</extra>",
   });
-  const moves = positions.map((i, k) => ({ type: "line", y0: k, y1: k, x0: look.before[i], x1: look.after[i], line: { color: css("--faint"), width: 1 } }));
-  draw("lens-pays", [pays("before", "with the plain mean", "circle-open", css("--conflict")), { ...pays("after", "with the step", "circle", css("--agree")), ...signsOf(look) }],
-    { caption: "who pays: cosine of each update", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, shapes: moves, xaxis: { range: [-1.05, 1.05], title: { text: "left of 0: the step works against the client" }, zerolinewidth: 2 }, yaxis: { ...ticks, autorange: "reversed" } },
-    `Cosine of each update of round ${look.round} with the plain mean and with the step`);
+  const other = insteadOf(look), aside = other ? other.after : look.before;  // the points that are drawn beside those of the step
+  const moves = positions.map((i, k) => ({ type: "line", y0: k, y1: k, x0: aside[i], x1: look.after[i], line: { color: css("--faint"), width: 1 } }));
+  const beside = other ? pays(aside, `with ${other.rule}`, "diamond-open", css("--c3")) : pays(aside, "with the plain mean", "circle-open", css("--conflict"));
+  draw("lens-pays", [beside, { ...pays(look.after, "with the step", "circle", css("--agree")), ...signsOf(look, aside) }],
+    { caption: `${other ? "who would pay" : "who pays"}: cosine of each update`, showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, shapes: moves, xaxis: { range: [-1.05, 1.05], title: { text: "left of 0: the client pays" }, zerolinewidth: 2 }, yaxis: { ...ticks, autorange: "reversed" } },
+    `Cosine of each update of round ${look.round} with ${other ? `the step of ${other.rule}` : "the plain mean"} and with the step`);
   byId("lens-note").textContent = summary(look, name);
+  byId("lens-instead").textContent = whatIf(look, name);
   const external = run.looks.filter((each) => each.external?.length);
   byId("lens-external").parentElement.hidden = external.length === 0;
   if (external.length) {
@@ -70,10 +74,10 @@ function details(look, i) {
 const signed = (look) => Object.entries(SIGNS).filter(([mark]) => look[mark]);
 
 // The signs of the clients beside their points, on the side away from the other point if there is room, else above.
-function signsOf(look) {
+function signsOf(look, aside) {
   if (signed(look).length === 0) return {};
   const positions = look.shown.map((client) => look.clients.indexOf(client));
-  const side = (i) => (look.after[i] >= look.before[i] ? (look.after[i] < 0.8 ? "middle right" : "top center") : (look.after[i] > -0.8 ? "middle left" : "top center"));
+  const side = (i) => (look.after[i] >= aside[i] ? (look.after[i] < 0.8 ? "middle right" : "top center") : (look.after[i] > -0.8 ? "middle left" : "top center"));
   return {
     mode: "markers+text",
     text: look.shown.map((client) => signed(look).filter(([mark]) => look[mark].includes(client)).map(([, sign]) => sign).join(" ")),
