@@ -50,7 +50,8 @@ def test_a_plain_app_is_audited_while_a_client_dies(tmp_path: Path) -> None:
     cosines = updates @ mean / (lengths * np.linalg.norm(mean))
     np.testing.assert_allclose(sorted(before.lens.after), sorted(cosines), atol=1e-3)
     (dead,) = {0, 1, 2} - {*(after.replied or [])}
-    assert (dead, "silent in evaluation") in after.rejected
+    kinds = {kind for client, kind in after.rejected if client == dead}
+    assert kinds & {"silent in evaluation", "error in evaluation"}  # the network may notice that the node is lost
     for record in (before, after):
         assert record.lens is not None
         assert record.lens.clients == record.replied
