@@ -318,3 +318,19 @@ def test_short_rows_have_the_gramian(m: int, rank: int, seed: int, spread: float
     torch.testing.assert_close(short @ short.mT, K, rtol=0, atol=1e-12 * float(lengths.max() ** 2))
     scales = torch.outer(lengths, lengths)
     torch.testing.assert_close(short @ short.mT / scales, K / scales, rtol=0, atol=1e-12)
+
+
+def test_weights_of_rows_that_are_nearly_multiples_of_one() -> None:
+    """The solver does not converge to its tolerance here, since the minimum is flat up to rounding."""
+    K = 1e-6 * torch.tensor(
+        [
+            [7.132141524162079, 7.132141523920389, 7.132141524119556, -7.132141523162315],
+            [7.13214152392039, 7.13214152416208, 7.132141524080623, -7.132141523903747],
+            [7.132141524119556, 7.1321415240806224, 7.13214152416208, -7.13214152353217],
+            [-7.132141523162313, -7.132141523903754, -7.132141523532173, 7.1321415241620714],
+        ],
+        dtype=torch.double,
+    )
+    weights = linalg.min_norm_weights(K, torch.zeros(4), torch.ones(4))
+    assert abs(float(weights.sum()) - 1) < 1e-9
+    assert float(weights @ K @ weights) < 1e-9 * float(K.max())

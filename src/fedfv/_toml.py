@@ -1,5 +1,6 @@
 """Reads TOML, within the limits of the format."""
 
+import math
 import tomllib
 from typing import Any
 
@@ -17,7 +18,7 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     """
     try:
         tables = tomllib.loads(text if isinstance(text, str) else text.decode())
-        _check_integers(tables, "")
+        _check_numbers(tables, "")
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError:
@@ -25,12 +26,14 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     return tables
 
 
-def _check_integers(value: Any, where: str) -> None:
+def _check_numbers(value: Any, where: str) -> None:
     if isinstance(value, dict):
         for key, each in value.items():
-            _check_integers(each, f"{where}.{key}" if where else key)
+            _check_numbers(each, f"{where}.{key}" if where else key)
     elif isinstance(value, list):
         for each in value:
-            _check_integers(each, where)
+            _check_numbers(each, where)
     elif isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
         raise ValueError(f"`{where}` must be an integer of at most 64 bits")
+    elif isinstance(value, float) and math.isnan(value):  # no table with NaN equals itself
+        raise ValueError(f"`{where}` must be a number, got NaN")

@@ -113,7 +113,10 @@ def build_model(name: str, input_shape: Sequence[int], num_classes: int, seed: i
 
 def _accepted(make: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments that the function has by name."""
-    names = inspect.signature(make).parameters
+    try:
+        names = inspect.signature(make).parameters
+    except ValueError:  # some built-in types have none
+        return arguments
     return {name: value for name, value in arguments.items() if name in names}
 
 

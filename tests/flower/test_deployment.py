@@ -116,7 +116,8 @@ def test_a_client_that_was_killed_is_protected_by_the_history(federation: Loopba
     who = replied(tmp_path / "run")
     assert who[0] == [0, 1, 2]
     assert who[-1] == [0, 1]
-    assert RunDirectory(tmp_path / "run").records()[-1].rejected == [(2, "silent")]
+    ((who_failed, kind),) = RunDirectory(tmp_path / "run").records()[-1].rejected
+    assert (who_failed, kind) in ((2, "silent"), (2, "error"))  # on a busy machine, the network notices the loss first
     protecting, forgetting = replayed(who, tau=1), replayed(who, tau=0)
     assert torch.equal(final(tmp_path / "run"), protecting[-1].params)
     # The last update of the lost client, and what the next round does to it with a memory and without.

@@ -49,8 +49,8 @@ class TableOptions:
         if twice := [name for place, name in enumerate(columns) if name in columns[:place]]:
             raise DataError(f"columns of {file} must have different names, but {twice[0]!r} occurs more than once.")
         for field in ("target", "client", "features", "categories", "leave_out"):
-            value = getattr(self, field) or ()
-            for name in [value] if isinstance(value, str) else value:
+            value = getattr(self, field)
+            for name in [value] if isinstance(value, str) else value or ():
                 if name not in columns:
                     raise DataError(_unknown(field, name, columns, file))
         for field in ("features", "leave_out"):
