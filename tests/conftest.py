@@ -1,7 +1,10 @@
 import os
 
+import pytest
 import torch
 from hypothesis import settings
+
+from fedfv import importing
 
 # The first call of a compiled loop takes a second; a run of CI tries the same examples each time.
 settings.register_profile("fedfv", deadline=None, derandomize=os.environ.get("CI") == "true")
@@ -13,3 +16,9 @@ os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
 
 # Processes of pytest-xdist have it, and rich would take the width of the terminal from it for good.
 os.environ.pop("COLUMNS", None)
+
+
+@pytest.fixture(autouse=True)
+def _no_folders_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of classes depend on the folders that import paths have named before."""
+    monkeypatch.setattr(importing, "_FOLDERS", list(importing._FOLDERS))
