@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from fedfv._memory import available_memory
+
 __all__ = ["MappedMatrix", "Matrix", "Rows"]
 
 _PIECE = 1 << 26  # bytes to read before their memory is released
@@ -118,10 +120,14 @@ class Rows:
     def within(
         cls, share: float, shape: tuple[int, int], dtype: torch.dtype, folder: str | PathLike[str] | None
     ) -> "Rows":
-        """Rows in memory if they need at most this share of the machine's memory, else in a file in the folder."""
-        size = math.prod(shape) * dtype.itemsize
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
-        return cls(shape, dtype, None if size <= share * memory else folder or tempfile.gettempdir())
+        """Rows in memory if they need at most this share of the available memory, else in a file in the folder."""
+        in_memory = cls.fits(share, math.prod(shape) * dtype.itemsize)
+        return cls(shape, dtype, None if in_memory else folder or tempfile.gettempdir())
+
+    @staticmethod
+    def fits(share: float, size: int) -> bool:
+        """Whether so many bytes are at most this share of the available memory."""
+        return size <= share * available_memory()
 
     def __getitem__(self, place: int) -> Float[Tensor, " d"]:
         """A row, to be written to."""

@@ -16,7 +16,7 @@ from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp import strategy as flower
 
 from fedfv.flower import audited
-from fedfv.flower._audit_updates import room_for
+from fedfv.flower._audit_updates import Updates
 from fedfv.mapped import MappedMatrix
 from tests.flower.strategies import ROUNDS, Case, bytes_of, new_arrays, started
 from tests.flower.test_audit import FEDAVG, records_of
@@ -79,21 +79,21 @@ def test_records_that_the_disk_refused_are_written_once_there_is_room(
 @pytest.mark.parametrize("share", [1.0, 0.0], ids=["memory", "file"])
 def test_updates_have_the_same_numbers_in_memory_and_in_a_file(share: float, tmp_path: Path) -> None:
     rows = torch.randn(3, 1000, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    updates = room_for(5, 1000, tmp_path, share)
+    updates = Updates(5, 1000, tmp_path, share)
     for row in rows:
         updates.add(row)
-    assert bool(list(tmp_path.iterdir())) == (share == 0)
     matrix = updates.matrix()
     assert list(tmp_path.iterdir()) == []  # the file has no name, and ends with the matrix
+    assert isinstance(matrix, MappedMatrix) == (share == 0)
     found = matrix.tensor if isinstance(matrix, MappedMatrix) else matrix
     assert torch.equal(found, rows.float())
 
 
 def test_updates_take_at_most_half_of_what_is_free_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100_000, 0, 100_000))
-    room_for(1, 10_000, tmp_path, 0.0).drop()
+    Updates(1, 10_000, tmp_path, 0.0)
     with pytest.raises(OSError, match=r"the updates need 0\.1 MB in a file, and 0\.1 MB are free"):
-        room_for(2, 10_000, tmp_path, 0.0)
+        Updates(2, 10_000, tmp_path, 0.0)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -86,7 +86,7 @@ class Audit:
         """Completes the last round; `arrays` is the final model, None if the run failed."""
         with self._faults.harmless(_LENS):
             self._complete(arrays)
-            self._drop()
+            self._round = None
         with self._faults.harmless(_RECORD):
             self._put()
             done, path = self._record.rounds_done, self._place.path
@@ -97,7 +97,7 @@ class Audit:
     def _begin(self, messages: Sequence[Message]) -> None:
         """Begins the record of a round, and reads the model that the clients receive."""
         self._record = Record(rounds_done=self._record.rounds_done + 1, replied=[])
-        self._drop()
+        self._round = None
         arrays = self._arrays(messages[0])
         model = None if arrays is None else Model.of(arrays, self._options.buffers)
         if arrays is None or model is None:
@@ -116,10 +116,7 @@ class Audit:
         if self._round is None or after is None or not self._round.leads_to(after):
             return
         waiting, self._round = self._round, None
-        try:
-            self._record = dataclasses.replace(self._record, lens=waiting.look(after))
-        finally:
-            waiting.drop()
+        self._record = dataclasses.replace(self._record, lens=waiting.look(after))
 
     def _trained(self, good: Sequence[Reply], failures: Sequence[Failure]) -> None:
         self._who.announce()
@@ -140,7 +137,7 @@ class Audit:
             except WrongReplyError as wrong:
                 failures.append(Failure(reply.client, wrong))
             except Exception as error:  # such as a full disk
-                self._drop()
+                self._round = None
                 self._faults.note(_LENS, error)
         return failures
 
@@ -184,11 +181,6 @@ class Audit:
     def _has(self, message: Message, arrays: ArrayRecord) -> bool:
         mine = self._arrays(message)
         return mine is not None and same_arrays(mine, arrays)
-
-    def _drop(self) -> None:
-        waiting, self._round = self._round, None
-        if waiting is not None:
-            waiting.drop()
 
 
 def _kind_of(messages: Sequence[Message]) -> str:

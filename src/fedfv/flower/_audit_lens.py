@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv.core import Replies
-from fedfv.flower._audit_updates import Updates, room_for
+from fedfv.flower._audit_updates import Updates
 from fedfv.flower._inbox import read_update
 from fedfv.flower._layout import Layout, kind_of
 from fedfv.flower._parts import record_of
@@ -79,7 +79,7 @@ class Round:
         self._model = model
         self._update = torch.empty_like(model.params)
         self._clients: list[int] = []
-        self._updates: Updates = room_for(rows, len(model.params), folder, share)
+        self._updates = Updates(rows, len(model.params), folder, share)
 
     def add(self, client: int, arrays: ArrayRecord) -> None:
         """Adds the update of a client; raises a `WrongReplyError` if the arrays are not a model of this form."""
@@ -90,7 +90,7 @@ class Round:
         self._clients.append(client)
 
     def look(self, after: Model) -> Look | None:
-        """The lens entry, given the model of the next round; None if there are no updates. The updates are dropped.
+        """The lens entry, given the model of the next round; None if there are no updates.
 
         The losses before training are not known, so clients are in the order in which they were added.
         """
@@ -112,7 +112,3 @@ class Round:
     def leads_to(self, after: Model) -> bool:
         """Whether a model can be that of the next round."""
         return after.has_form_of(self._model)
-
-    def drop(self) -> None:
-        """Gives the memory or the file back."""
-        self._updates.drop()

@@ -103,7 +103,7 @@ class FairStrategy(Strategy):
         frozen: names of arrays that never change, with * as wildcard; clients get them and need not send them back.
         directory: the run directory for records and checkpoints, as in a simulated run; None writes no files.
         what_if: other rules; the lens entries of the records say what each would have done. An empty list for none.
-        memory_share: the updates of a round that need a larger share of the machine's memory than this are kept in a
+        memory_share: the updates of a round that need a larger share of the available memory than this are kept in a
             file, in the directory or else among temporary files.
     """
 
