@@ -334,3 +334,17 @@ def test_weights_of_rows_that_are_nearly_multiples_of_one() -> None:
     weights = linalg.min_norm_weights(K, torch.zeros(4), torch.ones(4))
     assert abs(float(weights.sum()) - 1) < 1e-9
     assert float(weights @ K @ weights) < 1e-9 * float(K.max())
+
+
+@pytest.mark.parametrize("dim", [1, 512, 8192, 8193, 100_000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_a_sample_of_a_vector_is_compared_with_the_same_columns_of_a_matrix(dim: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(dim)
+    rows, vector = torch.randn(3, dim, generator=generator).to(dtype), torch.randn(dim, generator=generator).to(dtype)
+    columns = linalg.sampled(torch.arange(dim, dtype=torch.double)).long()
+    assert len(columns) == dim if dim <= 8192 else 7000 < len(columns) <= 8192
+    assert columns.unique(sorted=True).tolist() == columns.tolist()
+    along, squares = linalg.along_sample(rows, linalg.sampled(vector))
+    chosen = rows[:, columns].double()
+    torch.testing.assert_close(along, chosen @ vector[columns].double())
+    torch.testing.assert_close(squares, chosen.square().sum(dim=1))

@@ -47,6 +47,9 @@ def test_every_pass_applies_the_factors(scaled: Matrix) -> None:
     torch.testing.assert_close(linalg.gramian(scaled), EXPECTED @ EXPECTED.T)
     torch.testing.assert_close(linalg.products(scaled, vector), EXPECTED @ vector)
     torch.testing.assert_close(linalg.squared_lengths(scaled), EXPECTED.square().sum(dim=1))
+    along, squares = linalg.along_sample(scaled, linalg.sampled(vector))
+    torch.testing.assert_close(along, EXPECTED @ vector)
+    torch.testing.assert_close(squares, EXPECTED.square().sum(dim=1))
     torch.testing.assert_close(linalg.combine(weights, scaled), weights @ EXPECTED)
     torch.testing.assert_close(linalg.block_gramians(scaled, offsets), linalg.block_gramians(EXPECTED, offsets))
     torch.testing.assert_close(

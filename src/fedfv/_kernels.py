@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = [
+    "along_sample",
     "combine",
     "conflicts_in_turn",
     "cross_gramian",
@@ -110,6 +111,19 @@ def squares(rows: Float[Tensor, "m d"], columns: range) -> Float[Tensor, " m"]:
     for part in spans(columns, CHUNK):
         total += rows[:, part].double().square().sum(dim=1)
     return total
+
+
+def along_sample(
+    rows: Float[Tensor, "M d"], used: Int[Tensor, " m"], vector: Float[Tensor, " s"], width: int, every: int
+) -> Float[Tensor, "2 m"]:
+    """For some rows, `row @ vector` and `row @ row` in double, over `width` of every `every` columns."""
+    if _is_plain(rows):
+        sums = np.empty((2, len(used)))
+        _along_sample(rows.numpy(), used.numpy(), vector.numpy(), width, every, sums)
+        return torch.from_numpy(sums)
+    blocks = rows[used, : len(vector) // width * every].unflatten(1, (-1, every))[:, :, :width]
+    sample = blocks.flatten(1).double()
+    return torch.stack([sample @ vector.to(sample), sample.square().sum(dim=1)]).cpu()
 
 
 def combine(
@@ -371,6 +385,19 @@ def _squares(matrix: Array, start: int, stop: int, partial: Array) -> None:
             for k in range(len(row)):
                 total += np.float64(row[k]) * np.float64(row[k])
             partial[chunk, i] = total
+
+
+@_compiled
+def _along_sample(matrix: Array, used: NDArray[np.int64], vector: Array, width: int, every: int, sums: Array) -> None:
+    for i in range(len(used)):
+        row, product, square = matrix[used[i]], 0.0, 0.0
+        for block in range(len(vector) // width):
+            x, y = row[block * every : block * every + width], vector[block * width : (block + 1) * width]
+            for k in range(width):
+                value = np.float64(x[k])
+                product += value * y[k]
+                square += value * value
+        sums[0, i], sums[1, i] = product, square
 
 
 @_compiled

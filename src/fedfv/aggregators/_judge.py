@@ -82,8 +82,10 @@ class Judge(Around[Judged]):
     def explain(self, replies: Replies, state: Judged) -> tuple[Float[Tensor, " d"], Judged, Explanation]:
         """The result of a call, and the explanation of the rule inside, with the standing of each client."""
         judged = self._judged(replies, state)
-        standing, dropped = judged.standings()[replies.clients], self._dropped(judged)[replies.clients]
-        demoted = (standing < -self.demote) & ~dropped & ~self._sees_camps(judged)
+        standing = judged.standings()
+        camps, standing = self._sees_camps(judged, standing), standing[replies.clients]
+        dropped = (standing < -self.drop) & ~camps
+        demoted = (standing < -self.demote) & ~dropped & ~camps
         verdict: dict[str, Any] = {"standing": standing, "demoted": demoted, "dropped": dropped}
         if dropped.all():
             nothing = linalg.combine(torch.zeros_like(standing), replies.updates)
@@ -99,7 +101,8 @@ class Judge(Around[Judged]):
 
     def _judged(self, replies: Replies, state: Judged) -> Judged:
         """The state with what the updates of a round say about its clients."""
-        clients, heard = replies.clients, ~self._dropped(state)[replies.clients]
+        clients, standing = replies.clients, state.standings()
+        heard = (standing[clients] >= -self.drop) | self._sees_camps(state, standing)
         found = _agreement(replies.gramian(), heard, _wish_to_go_back(replies.updates, state))
         agreement = self.credit * state.agreement[clients] + found.clamp(min=0)
         opposition = self.memory * state.opposition[clients] - found.clamp(max=0)
@@ -108,13 +111,10 @@ class Judge(Around[Judged]):
             opposition=state.opposition.index_copy(0, clients, opposition),
         )
 
-    def _dropped(self, state: Judged) -> Bool[Tensor, " N"]:
-        return (state.standings() < -self.drop) & ~self._sees_camps(state)
-
-    def _sees_camps(self, state: Judged) -> Bool[Tensor, ""]:
+    def _sees_camps(self, state: Judged, standings: Float[Tensor, " N"]) -> Bool[Tensor, ""]:
         """Whether there are more doubtful clients than there may be liars."""
         known = (state.agreement + state.opposition > 0).sum()
-        return (state.standings() < _DOUBT).sum() > (self.most * known).clamp(min=1)
+        return (standings < _DOUBT).sum() > (self.most * known).clamp(min=1)
 
 
 def _demoting(replies: Replies, demoted: Bool[Tensor, " m"]) -> Replies:
@@ -128,15 +128,14 @@ def _wish_to_go_back(updates: Matrix, state: Judged) -> Float[Tensor, " m"]:
     """The cube of each update's cosine with the path, if it is below zero and below the median; else 0."""
     if state.steps < _STEPS:
         return torch.zeros(updates.shape[0], dtype=torch.double)
-    sample, path = linalg.sampled(updates), state.path
-    norms = linalg.squared_lengths(sample).sqrt() * path.norm()
-    along = linalg.products(sample, path.to(sample))
+    along, squares = linalg.along_sample(updates, state.path)
+    norms = squares.sqrt() * state.path.norm()
     cubes = torch.where(norms > 0, along / norms, 0.0).pow(3)
     return (cubes - cubes.median().clamp(max=0)).clamp(max=0)
 
 
 def _longer(path: Float[Tensor, " s"], direction: Float[Tensor, " d"]) -> Float[Tensor, " s"]:
-    sample = linalg.sampled(direction[None])[0].to(path)
+    sample = linalg.sampled(direction).cpu()
     return path + sample if len(path) else sample
 
 

@@ -12,6 +12,7 @@ from fedfv.linalg._factor import short_rows
 from fedfv.linalg._passes import (
     accumulate,
     accumulate_blocks,
+    along_sample,
     block_cross_gramians,
     block_gramians,
     combine,
@@ -32,6 +33,7 @@ from fedfv.linalg._quadratic import min_norm_weights, project_simplex, quadratic
 __all__ = [
     "accumulate",
     "accumulate_blocks",
+    "along_sample",
     "alpha_fair_weights",
     "block_cross_gramians",
     "block_gramians",

@@ -134,17 +134,31 @@ def trimmed_mean(matrix: Matrix, trim: int) -> Float[Tensor, " d"]:
     return vector
 
 
-def sampled(matrix: Matrix) -> Float[Tensor, "m s"]:
-    """A copy of at most 2^13 columns, spread evenly in blocks of one cache line; of fewer columns, all of them.
+def sampled(vector: Float[Tensor, " d"]) -> Float[Tensor, " s"]:
+    """A copy of at most 2^13 numbers, spread evenly in blocks of one cache line, in double; of fewer numbers, all.
 
-    >>> sampled(torch.ones(2, 10)).shape, sampled(torch.ones(1, 1_024_000)).shape
-    (torch.Size([2, 10]), torch.Size([1, 8192]))
+    >>> sampled(torch.ones(10)).shape, sampled(torch.ones(1_024_000)).shape
+    (torch.Size([10]), torch.Size([8192]))
     """
-    rows, factors, dim = rows_of(matrix), factors_of(matrix), matrix.shape[1]
-    if (every := -(-dim // _BLOCKS)) > _LINE:
-        rows = rows[:, : dim - dim % every].unflatten(1, (-1, every))[:, :, :_LINE]
-    chosen = rows.index_select(0, positions(matrix, None).to(rows.device)).flatten(1)
-    return chosen if factors is None else chosen * factors.to(chosen)[:, None]
+    width, every = _sample_of(len(vector))
+    return vector[: len(vector) // every * every].view(-1, every)[:, :width].flatten().double()
+
+
+def along_sample(matrix: Matrix, sample: Float[Tensor, " s"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+    """The inner product of each row with a sample of a vector, over its columns, and the squared lengths there.
+
+    >>> along_sample(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), sampled(torch.ones(2)))
+    (tensor([3., 7.], dtype=torch.float64), tensor([ 5., 25.], dtype=torch.float64))
+    """
+    sums = _kernels.along_sample(rows_of(matrix), positions(matrix, None), sample, *_sample_of(matrix.shape[1]))
+    factors = factors_of(matrix)
+    return (sums[0], sums[1]) if factors is None else (sums[0] * factors, sums[1] * factors**2)
+
+
+def _sample_of(dim: int) -> tuple[int, int]:
+    """The columns of a block of a sample, and the distance of two blocks."""
+    every = -(-dim // _BLOCKS)
+    return (_LINE, every) if every > _LINE else (dim, dim)
 
 
 def length(vector: Float[Tensor, " d"]) -> float:
