@@ -10,6 +10,7 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp import strategy
 from torch.nn.functional import cross_entropy
 
 from fedfv import AFL, FedAvg, FedFa, FedFV, FedLF, start
@@ -446,6 +447,13 @@ def test_the_run_ends_at_once_if_no_client_reports_the_loss_that_the_rule_needs(
     assert str(caught.value).count(".") < 4
     run(make_strategy(FedAvg(), count=4), grid, 2)
     run(make_strategy(ClipNorms(UPGrad()), count=4), grid, 2)
+
+
+def test_clients_of_fair_client_train_under_flowers_own_strategies() -> None:
+    result = strategy.FedAvg().start(make_grid(), ArrayRecord(make_model().state_dict()), 2)
+    sent = np.concatenate([array.numpy().ravel() for array in result.arrays.values()])
+    params = run(make_strategy(FedAvg(), count=4), make_grid(), 2).params
+    np.testing.assert_allclose(sent, params.numpy(), rtol=1e-9, atol=1e-12)
 
 
 def test_losses_that_nobody_reports_are_not_in_the_records(tmp_path: Path) -> None:

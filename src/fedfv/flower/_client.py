@@ -19,6 +19,7 @@ from fedfv.flower._contract import (
     METRICS,
     NEEDS,
     ROUND,
+    SERVER_ROUND,
     SIZE,
     VARIANCE,
     identify,
@@ -73,7 +74,8 @@ def fair_client(
         client, module, federation = received(message, context)
         clients = BatchedClients if can_be_batched(module) else LoopClients
         config = message.content.config_records[CONFIG]
-        round, needed = int(config[ROUND]), str(config[NEEDS]).split()  # type: ignore[arg-type]
+        round = int(config.get(ROUND, int(config[SERVER_ROUND]) - 1))  # type: ignore[arg-type]
+        needed = str(config.get(NEEDS, "")).split()  # Flower's own strategies say neither
         if unknown := [key for key in needed if key not in fields]:
             raise ValueError(f"`measures` must have `{unknown[0]}`, which the server's rule needs, got {list(fields)}.")
         needed_measures = {fields[key]: known[fields[key]] for key in needed}
