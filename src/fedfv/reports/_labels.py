@@ -105,7 +105,7 @@ def _strategy_alone(settings: dict[str, Any]) -> dict[str, Any]:
 def _with_short_attack(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings with an attack of this package reduced to what it changes, since its table has many keys."""
     table = settings.get("attack")
-    kind = None if table is None else ATTACKS.get(table.get("kind"))
+    kind = None if table is None else ATTACKS.get(str(table.get("kind")))
     if table is None or kind is None:
         return settings
     defaults = {field.name: field.default for field in dataclasses.fields(kind)} | {"clients": []}

@@ -134,6 +134,9 @@ def _read(directory: RunDirectory) -> Run:
             raise RunError(
                 f"`{key}` in {EXPERIMENT} of {directory.path} must be a whole number, got {settings[key]!r}."
             )
+    for key in ("aggregator", "training", "attack"):
+        if not isinstance(settings.get(key, {}), dict):
+            raise RunError(f"`{key}` in {EXPERIMENT} of {directory.path} must be a table, got {settings[key]!r}.")
     int(settings["seed"])
     str(settings["aggregator"]["name"])
     return Run(directory.path, settings, environment, records, opening, directory.diverged())
