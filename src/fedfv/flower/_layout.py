@@ -38,15 +38,15 @@ class Layout:
     @classmethod
     def of(cls, arrays: ArrayRecord, buffers: Sequence[str], frozen: Sequence[str] = ()) -> "Layout":
         """The layout of these arrays; those whose name matches a pattern in `buffers` or `frozen` are not trained."""
-        named = {name: array.numpy() for name, array in arrays.items()}
-        types = tuple(array.dtype for array in named.values())
+        types = tuple(np.dtype(array.dtype) for array in arrays.values())
         kinds = tuple(
-            "frozen" if _matches(name, frozen) else kind_of(name, array.dtype, buffers) for name, array in named.items()
+            "frozen" if _matches(name, frozen) else kind_of(name, dtype, buffers)
+            for name, dtype in zip(arrays, types, strict=True)
         )
         if "parameter" not in kinds:
             raise ValueError("`initial_arrays` must have floating-point arrays to train.")
-        fixed = {name: arrays[name] for name, kind in zip(named, kinds, strict=True) if kind == "frozen"}
-        return cls(tuple(named), tuple(array.shape for array in named.values()), types, kinds, fixed)
+        fixed = {name: arrays[name] for name, kind in zip(arrays, kinds, strict=True) if kind == "frozen"}
+        return cls(tuple(arrays), tuple(tuple(array.shape) for array in arrays.values()), types, kinds, fixed)
 
     def described(self) -> list[str]:
         """A description of each array, for the fingerprint of a run."""

@@ -1,6 +1,6 @@
 """The messages of a round: to which clients they go, and what is in them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
@@ -41,12 +41,14 @@ class Questions:
         nodes = self._roster.connected(grid, self._least)
         return self._ask(MessageType.TRAIN, nodes, self._choice.to_train(round, nodes), arrays, config, round)
 
-    def evaluate(self, grid: Grid, arrays: ArrayRecord, config: ConfigRecord, round: int) -> list[Message]:
-        """Messages that ask clients to evaluate the model, after this number of rounds."""
+    def evaluate(
+        self, grid: Grid, arrays: Callable[[], ArrayRecord], config: ConfigRecord, round: int
+    ) -> list[Message]:
+        """Messages that ask clients to evaluate the model, after this number of rounds; arrays are made if needed."""
         if self._choice.fraction_evaluate == 0:
             return self.nothing()
         nodes = self._roster.connected(grid, self._least)
-        return self._ask(MessageType.EVALUATE, nodes, self._choice.to_evaluate(round, nodes), arrays, config, round)
+        return self._ask(MessageType.EVALUATE, nodes, self._choice.to_evaluate(round, nodes), arrays(), config, round)
 
     def nothing(self) -> list[Message]:
         """No message."""

@@ -220,7 +220,7 @@ class FairStrategy(Strategy):
         layers, with_mean = self._layout.layers(), answers_with_mean(self.aggregator)
         server = start(self.aggregator, self.num_clients, params, buffers, layers, with_mean=with_mean)
         self._model = Outgoing(self._layout, self.aggregator, server)
-        messages = self.configure_evaluate(0, self.arrays, evaluate_config, grid)
+        messages = self.configure_evaluate(0, ArrayRecord(), evaluate_config, grid)
         results, _ = self._evaluated(grid.send_and_receive(messages, timeout=timeout))
         self._diary.open(server, results, self._roster.names())
 
@@ -285,7 +285,7 @@ class FairStrategy(Strategy):
         """Messages that ask clients to evaluate the model; none in rounds without an evaluation."""
         if not self._due(self.server.round):
             return self._questions.nothing()
-        return self._questions.evaluate(grid, self.arrays, config, self.server.round)
+        return self._questions.evaluate(grid, lambda: self.arrays, config, self.server.round)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The scores of the clients. The round is over, so its record and its checkpoint are written, too."""

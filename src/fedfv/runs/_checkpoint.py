@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor
 
 _KEY = "crc32"
 
 
-def pack(tensors: Mapping[str, Tensor]) -> bytes:
-    """The contents of the file."""
+def pack(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Writes the file."""
     # safetensors refuses tensors that share memory, as the mean and the parameters do before the first round.
     seen: set[int] = set()
     apart = {}
@@ -21,7 +21,10 @@ def pack(tensors: Mapping[str, Tensor]) -> bytes:
         place = tensor.untyped_storage().data_ptr()
         apart[name] = tensor.clone() if place in seen or not tensor.is_contiguous() else tensor
         seen.add(place)
-    return save(apart, {_KEY: _checksum(apart)})
+    try:
+        save_file(apart, path, {_KEY: _checksum(apart)})
+    except SafetensorError as error:  # a full disk, among others
+        raise OSError(str(error)) from None
 
 
 def unpack(path: Path) -> dict[str, Tensor]:

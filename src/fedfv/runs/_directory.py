@@ -229,7 +229,7 @@ class RunDirectory:
 
     def save(self, tensors: dict[str, Tensor]) -> None:
         """Replaces the checkpoint, and keeps the one before it."""
-        self._replace(CHECKPOINT, pack(tensors), keep=PREVIOUS)
+        self._replace(CHECKPOINT, lambda path: pack(tensors, path), keep=PREVIOUS)
 
     def describe(self, file: ModelFile, frozen: Mapping[str, Tensor]) -> None:
         """Writes `model.json`, and the parameters that are not trained."""
@@ -348,14 +348,22 @@ class RunDirectory:
             text = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
             raise RunError(f"{what} in {self.path} cannot be read: {text or type(error).__name__}.") from None
 
-    def _replace(self, name: str, contents: bytes, keep: str | None = None) -> None:
-        """Writes the file whole or not at all; with `keep`, the earlier one gets this name."""
+    def _replace(self, name: str, contents: bytes | Callable[[Path], None], keep: str | None = None) -> None:
+        """Writes the file whole or not at all; with `keep`, the earlier one gets this name.
+
+        Args:
+            name: the name of the file.
+            contents: the bytes of the file, or a function that writes them.
+            keep: the name for the earlier file; None to overwrite it.
+        """
         temporary = self.path / f".{name}.new"
         with _explained(f"{self.path / name} cannot be written"):
             try:
-                with open(temporary, "wb") as file:
-                    file.write(contents)
-                    file.flush()
+                if callable(contents):
+                    contents(temporary)
+                else:
+                    temporary.write_bytes(contents)
+                with open(temporary, "rb") as file:
                     os.fsync(file.fileno())
                 if keep is not None and self.has(name):
                     os.replace(self.path / name, self.path / keep)

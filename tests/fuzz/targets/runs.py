@@ -109,7 +109,7 @@ def _damage_tensors(path: str, random: Random) -> None:
     if path.endswith("frozen.safetensors"):
         save_file(tensors, path)
     else:
-        Path(path).write_bytes(pack(tensors))
+        pack(tensors, Path(path))
 
 
 def _report() -> None:
