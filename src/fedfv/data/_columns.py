@@ -96,6 +96,11 @@ class Columns:
     client: str | None = None
     missing: Missing = "error"
 
+    def __post_init__(self) -> None:
+        names = [feature.name for feature in self.features]
+        if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+            raise ValueError(f"`features` must have different names, got {twice[0]!r} more than once.")
+
     @property
     def input_names(self) -> list[str]:
         """The names of the inputs, such as "age", "age is missing" or "ward=A"."""
