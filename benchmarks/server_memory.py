@@ -24,8 +24,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that benchmarks can be 
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp import Grid
-from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedfv import AGGREGATORS
@@ -34,8 +32,11 @@ from fedfv.flower import FairStrategy
 _ARRAYS = 10  # arrays of a model
 
 
-class Nodes(Grid):
-    """Nodes whose replies are made when they are received; what they were sent is in files, as if it were elsewhere."""
+class Nodes:
+    """What a strategy uses of a grid: nodes whose replies are made when they are received.
+
+    The model that they were sent is in files, as if it were elsewhere.
+    """
 
     def __init__(self, count: int, folder: Path) -> None:
         self._count, self._folder, self._ids = count, folder, itertools.count()
@@ -71,19 +72,6 @@ class Nodes(Grid):
                 record[name] = Array(*about, bytes(data))
         return reply
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        raise NotImplementedError
-
-    def set_run(self, run: Run) -> None:
-        raise NotImplementedError
-
-    @property
-    def run(self) -> Run:
-        raise NotImplementedError
-
-    def create_message(self, *arguments: Any, **options: Any) -> Message:
-        raise NotImplementedError
-
 
 def model_of(parameters: int) -> ArrayRecord:
     return ArrayRecord({str(i): Array(np.zeros(parameters // _ARRAYS, dtype=np.float32)) for i in range(_ARRAYS)})
@@ -107,7 +95,8 @@ def measured(rule: str, parameters: int, clients: int, memory_share: float, answ
         with tempfile.TemporaryDirectory(dir=os.environ.get("FEDFV_BENCH")) as folder:
             options: dict[str, Any] = {"fraction_evaluate": 0, "wait": 0, "memory_share": share}
             strategy = FairStrategy(made, clients, directory=f"{folder}/run", **options)
-            strategy.start(Nodes(clients, Path(folder)), model_of(size), 2)
+            nodes: Any = Nodes(clients, Path(folder))
+            strategy.start(nodes, model_of(size), 2)
 
     run(1000, memory_share)  # compiles
     before, peak, ended = own_memory(), [0], threading.Event()
