@@ -63,7 +63,7 @@ def start(
             f"`params` must be one vector of floating-point numbers, got {params.dtype} {shape_of(params)}."
         )
     memory = begin(aggregator, num_clients, len(params), layers)
-    return ServerState(0, num_clients, params, params if with_mean else params[:0], memory, buffers)
+    return ServerState(0, num_clients, params, params if with_mean else params.new_empty(0), memory, buffers)
 
 
 def answer(rule: Any, server: ServerState[Any]) -> Float[Tensor, " d"]:
