@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from loopback import Loopback
 from plain_app import task
 
-from fedfv.runs import RunDirectory
+from fedfv.runs import Record, RunDirectory
 
 pytestmark = pytest.mark.deployment
 
@@ -24,6 +25,40 @@ def wanted(client: int) -> np.ndarray:
     model = task.new_model()
     task.train(model, *task.load_data(client)[0])
     return -np.concatenate([model["weight"].ravel(), model["bias"]])
+
+
+def check_first_round(record: Record) -> None:
+    """All clients replied, and the lens saw what they compute."""
+    assert record.replied == [0, 1, 2]
+    assert record.rejected == []
+    assert record.lens is not None
+    updates = np.stack([wanted(client) for client in range(CLIENTS)])  # the nodes are in an order of their own
+    np.testing.assert_allclose(sorted(record.lens.lengths), sorted(np.linalg.norm(updates, axis=1)), rtol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    with Loopback(tmp_path_factory.mktemp("audits") / "flower") as running:
+        for client in range(CLIENTS):
+            running.start_node(client)
+        yield running
+
+
+@pytest.mark.parametrize("strategy", ["FedAdam", "Krum"])
+def test_the_strategy_decides_and_the_audit_looks(federation: Loopback, tmp_path: Path, strategy: str) -> None:
+    settings = {"strategy": strategy, "num-server-rounds": 2, "audit": str(tmp_path / "audit")}
+    assert federation.wait(federation.submit(APP, settings), 120) == "finished:completed"
+    audit = RunDirectory(tmp_path / "audit")
+    assert audit.settings()["aggregator"]["name"] == strategy
+    _, first, second = audit.records()
+    check_first_round(first)
+    for record in (first, second):
+        assert record.lens is not None
+        assert record.test is not None
+        assert None not in record.test.scores
+    assert first.lens is not None
+    # Krum makes the model of one client, so the step goes along the update of that client alone.
+    assert (max(first.lens.after) > 0.999) == (strategy == "Krum")
 
 
 def test_a_plain_app_is_audited_while_a_client_dies(tmp_path: Path) -> None:
@@ -42,11 +77,10 @@ def test_a_plain_app_is_audited_while_a_client_dies(tmp_path: Path) -> None:
     assert first.opening is not None
     assert len(first.opening.names) == CLIENTS
     assert all(re.fullmatch(r"node \d+", name) for name in first.opening.names)
-    assert before.replied == [0, 1, 2]
-    assert before.rejected == []
+    check_first_round(before)
     updates = np.stack([wanted(client) for client in range(CLIENTS)])
-    lengths, mean = np.linalg.norm(updates, axis=1), updates.mean(axis=0)  # nodes are in an order of their own
-    np.testing.assert_allclose(sorted(before.lens.lengths), sorted(lengths), rtol=1e-3)
+    lengths, mean = np.linalg.norm(updates, axis=1), updates.mean(axis=0)
+    assert before.lens is not None
     cosines = updates @ mean / (lengths * np.linalg.norm(mean))
     np.testing.assert_allclose(sorted(before.lens.after), sorted(cosines), atol=1e-3)
     (dead,) = {0, 1, 2} - {*(after.replied or [])}

@@ -1,10 +1,10 @@
-"""FedAvg, and an audit beside it if there is a directory for one."""
+"""A strategy of Flower's, and an audit beside it if there is a directory for one."""
 
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.serverapp import strategy as strategies
 
 from fedfv.flower import audited
 from plain_app.task import new_model
@@ -15,7 +15,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     config: dict[str, Any] = context.run_config
-    strategy: Strategy = FedAvg(fraction_train=config["fraction-train"])
+    strategy: strategies.Strategy = getattr(strategies, config["strategy"])(fraction_train=config["fraction-train"])
     if config["audit"]:
         strategy = audited(strategy, config["audit"])
     strategy.start(
