@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import Result, Strategy
 from plain_app import client_app
 
+from fedfv import FedAvg, FedFV
+from fedfv.aggregators import TrimmedMean, UPGrad
 from fedfv.flower import audited
 from fedfv.runs import Record, RunDirectory
 from fedfv.tasks import Score
 from tests.flower.audit_table import table
+from tests.flower.helpers import LocalGrid
 from tests.flower.strategies import CLIENTS, ROUNDS, STRATEGIES, Case, SpyGrid, bytes_of, new_arrays, started
 
 FEDAVG = STRATEGIES["FedAvg"]
@@ -196,6 +199,30 @@ def test_only_clients_that_received_the_first_model_are_in_the_lens(
     assert caplog.text.count("the strategy sends several models") == 1
 
 
+def test_the_lens_says_what_rules_that_read_no_losses_would_have_done(tmp_path: Path) -> None:
+    others: list[Any] = [FedAvg(weighting="uniform"), UPGrad()]
+    started(audited(flower.FedAvg(), tmp_path / "audit", what_if=others), FEDAVG)
+    for record in records_of(tmp_path / "audit")[1:]:
+        assert record.lens is not None
+        mean, fair = record.lens.what_if
+        assert (mean.rule, fair.rule) == ("FedAvg(weighting='uniform')", "UPGrad()")
+        assert mean.after == pytest.approx(record.lens.before, abs=1e-3)
+        assert min(fair.after) > -1e-3
+
+
+@pytest.mark.parametrize(
+    ("config", "rules"), [(None, ["UPGrad()"]), (ConfigRecord({"lr": 0.5}), ["UPGrad()", "FedMGDA+()"])]
+)
+def test_a_rule_that_uses_the_learning_rate_takes_it_from_the_configuration(
+    config: ConfigRecord | None, rules: list[str], tmp_path: Path
+) -> None:
+    strategy = audited(flower.FedAvg(), tmp_path / "audit")
+    strategy.start(LocalGrid(FEDAVG.app, CLIENTS), new_arrays(), num_rounds=1, train_config=config)
+    (_, record) = records_of(tmp_path / "audit")
+    assert record.lens is not None
+    assert [each.rule for each in record.lens.what_if] == rules
+
+
 def test_attributes_are_those_of_the_strategy(tmp_path: Path) -> None:
     strategy = flower.FedAdam(eta=0.5)
     wrapped = audited(strategy, tmp_path / "audit")
@@ -227,6 +254,9 @@ def test_an_audit_inside_another_strategy_says_that_it_records_nothing(
         ({"lens_every": 0}, "`lens_every` must be a whole number from 1, got 0"),
         ({"memory_share": 2}, r"`memory_share` must be in \[0, 1\], got 2"),
         ({"strategy": "FedAvg"}, "`strategy` must be a strategy of flwr.serverapp.strategy, got str"),
+        ({"what_if": [FedFV(0.1)]}, r"rules that read no losses, .* got FedFV\(alpha=0.1, tau=1\)"),
+        ({"what_if": [TrimmedMean()]}, "rules that use the updates through their inner products alone"),
+        ({"what_if": ["upgrad"]}, "`what_if` must be a list of rules, got 'upgrad'"),
     ],
 )
 def test_wrong_settings_are_refused_before_the_run(options: dict[str, Any], wrong: str) -> None:

@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from logging import INFO, WARNING
+from typing import Any
 
 from flwr.app import ArrayRecord, Message, MessageType
 from flwr.common.logger import log
 
+from fedfv.core import Aggregator
 from fedfv.flower._audit_faults import Faults
 from fedfv.flower._audit_ledger import Ledger
 from fedfv.flower._audit_lens import Model, Round, arrays_in, same_arrays
@@ -35,6 +37,7 @@ class Options:
     buffers: Sequence[str] = BUFFERS
     size_key: str = SIZE
     arrays_key: str = ARRAYS
+    what_if: Sequence[Aggregator[Any]] = ()
 
 
 class Audit:
@@ -47,10 +50,11 @@ class Audit:
         place: the directory, which this process owns.
         options: the settings.
         faults: where faults are logged.
+        lr: the clients' learning rate, if it is known.
     """
 
-    def __init__(self, place: RunDirectory, options: Options, faults: Faults) -> None:
-        self._place, self._options, self._faults = place, options, faults
+    def __init__(self, place: RunDirectory, options: Options, faults: Faults, lr: float | None = None) -> None:
+        self._place, self._options, self._faults, self._lr = place, options, faults, lr
         self._ledger, self._who = Ledger(place), Who(options.client_keys)
         self._scoring = Scoring(options.score_key, options.scored_by, options.size_key, faults)
         self._fingerprint: Fingerprint | None = None
@@ -116,7 +120,7 @@ class Audit:
         if self._round is None or after is None or not self._round.leads_to(after):
             return
         waiting, self._round = self._round, None
-        self._record = dataclasses.replace(self._record, lens=waiting.look(after))
+        self._record = dataclasses.replace(self._record, lens=waiting.look(after, self._options.what_if, self._lr))
 
     def _trained(self, good: Sequence[Reply], failures: Sequence[Failure]) -> None:
         self._who.announce()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,13 +10,14 @@ from flwr.app import Array, ArrayRecord, Message
 from jaxtyping import Float
 from torch import Tensor
 
-from fedfv.core import Replies
+from fedfv.core import Aggregator, Replies
 from fedfv.flower._audit_updates import Updates
 from fedfv.flower._inbox import read_update
 from fedfv.flower._layout import Layout, kind_of
 from fedfv.flower._parts import record_of
 from fedfv.lens import look
 from fedfv.runs import Look
+from fedfv.whatif import what_if
 
 
 class Model(NamedTuple):
@@ -89,10 +90,15 @@ class Round:
         self._updates.add(self._update)
         self._clients.append(client)
 
-    def look(self, after: Model) -> Look | None:
+    def look(self, after: Model, others: Sequence[Aggregator[Any]] = (), lr: float | None = None) -> Look | None:
         """The lens entry, given the model of the next round; None if there are no updates.
 
         The losses before training are not known, so clients are in the order in which they were added.
+
+        Args:
+            after: the model of the next round.
+            others: rules that read no losses; the entry says what each would have done.
+            lr: the clients' learning rate, if it is known.
         """
         if not self._clients:
             return None
@@ -107,7 +113,7 @@ class Round:
             losses=torch.zeros(m, dtype=torch.double),
             sizes=torch.ones(m, dtype=torch.long),
         )
-        return Look.of(look(replies, direction))
+        return Look.of(look(replies, direction), what_if(replies, others, lr=lr))
 
     def leads_to(self, after: Model) -> bool:
         """Whether a model can be that of the next round."""

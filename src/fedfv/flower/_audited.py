@@ -13,14 +13,20 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedfv.aggregators import FedAvg, FedMGDA, UPGrad
+from fedfv.core import Aggregator, is_rule, label, uses_losses
 from fedfv.flower._audit import Audit, Options
 from fedfv.flower._audit_faults import Faults
 from fedfv.flower._audit_who import CLIENT_KEYS
 from fedfv.flower._contract import ARRAYS, BUFFERS, SIZE
 from fedfv.flower._forwarding import Forwarding
-from fedfv.flower._settings import audit_settings_of
+from fedfv.flower._settings import audit_settings_of, learning_rate_of
 from fedfv.runs import RunDirectory
 from fedfv.tasks import ACCURACY, Score
+from fedfv.whatif import Comparison
+
+OTHER_RULES: tuple[Aggregator[Any], ...] = (UPGrad(), FedMGDA())  # neither reads losses
+_CLIENTS = 12  # of the example on which rules are tried
 
 
 def audited(
@@ -33,6 +39,7 @@ def audited(
     lens_every: int = 1,
     memory_share: float = 0.25,
     buffers: Sequence[str] = BUFFERS,
+    what_if: Sequence[Aggregator[Any]] = OTHER_RULES,
 ) -> "Audited":
     """The same strategy, which also records whom its steps serve and against whom they work.
 
@@ -54,6 +61,7 @@ def audited(
         memory_share: the largest share of the available memory that the updates of a round may take; if they need
             more, they are in a file of the directory until the round is over.
         buffers: names of arrays that are not trained, with * as wildcard; the lens leaves them out, and integers.
+        what_if: rules that read no losses; the lens entries say what each would have done. An empty list for none.
     """
     if not isinstance(strategy, Strategy):
         raise ValueError(f"`strategy` must be a strategy of flwr.serverapp.strategy, got {type(strategy).__name__}.")
@@ -61,6 +69,7 @@ def audited(
         raise ValueError(f"`lens_every` must be a whole number from 1, got {lens_every!r}.")
     if not 0 <= memory_share <= 1:
         raise ValueError(f"`memory_share` must be in [0, 1], got {memory_share}.")
+    _check_rules(what_if)
     options = Options(
         score_key=score_key,
         scored_by=scored_by,
@@ -70,6 +79,7 @@ def audited(
         buffers=tuple(buffers),
         size_key=_setting(strategy, "weighted_by_key", SIZE),
         arrays_key=_setting(strategy, "arrayrecord_key", ARRAYS),
+        what_if=tuple(what_if),
     )
     return Audited(strategy, Path(directory), options)
 
@@ -117,7 +127,7 @@ class Audited(Strategy):
             path = _unused(wanted)
             settings = audit_settings_of(self._strategy, self._options, path, given.arguments)
             place = held.enter_context(RunDirectory.own(path, settings))
-            audit = Audit(place, self._options, faults)
+            audit = Audit(place, self._options, faults, learning_rate_of(given.arguments.get("train_config")))
             log(INFO, "audit: recording in %s%s", path, "" if path == wanted else f", since {wanted} is not empty")
         try:
             yield audit
@@ -162,6 +172,17 @@ class Watched(Forwarding):
         received = replies if isinstance(replies, list) else list(replies)
         self._audit.received(sent, received)
         return received
+
+
+def _check_rules(rules: Sequence[Aggregator[Any]]) -> None:
+    """Refuses rules that cannot be compared with a strategy whose clients report no losses before training."""
+    for rule in rules:
+        if is_rule(rule) and uses_losses(rule):
+            raise ValueError(
+                f"`what_if` of an audit must name rules that read no losses, since the losses before training are not "
+                f"known, got {label(rule)}."
+            )
+    Comparison(rules, main=FedAvg(), num_clients=_CLIENTS, lr=1.0)
 
 
 def _unused(path: Path) -> Path:

@@ -81,5 +81,6 @@ def _sentence(payers: Sequence[Payer], looks: int, names: Sequence[str]) -> str:
         f"{display_name(names, payer.client)} in {payer.against} of {payer.rounds} (mean cosine {payer.cosine:.2f})"
         for payer in paying[:_NAMED]
     ]
-    others = f"; {len(paying) - _NAMED} more clients in some" if len(paying) > _NAMED else ""
+    more = len(paying) - _NAMED
+    others = f"; {more} more client{'s' * (more > 1)} in some" if more > 0 else ""
     return f"in {where}, the steps worked most often against {', '.join(parts)}{others}."
