@@ -3,9 +3,9 @@
     python scripts/robustness.py run FOLDER [--track TRACK] [--jobs N]
     python scripts/robustness.py fill
 
-`run` makes the runs in FOLDER that scripts/robustness.toml asks for and results/robustness.json lacks, and adds each to
-that file when it ends; it can be stopped and started again at any time. `fill` needs no runs. The track "paper" has the
-rows of the paper's tables with `robust` around the rule.
+`run` makes the runs in FOLDER that scripts/robustness.toml asks for and results/robustness.json lacks, and adds them to
+that file; it can be stopped and started again at any time. Cells that must have the same result share a run. `fill`
+needs no runs. The track "paper" has the rows of the paper's tables with `robust` around the rule.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fedfv.aggregators import robust
+from fedfv.core import uses_losses
 from fedfv.experiments import Experiment, folder_name, run_many
 from fedfv.metrics import METRICS
 from fedfv.paper import load_results, paper_study
@@ -33,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "results" / "robustness.json", ROOT / "docs" / "robustness.md"
 PLAN = tomllib.loads((ROOT / "scripts" / "robustness.toml").read_text())
 NO_ATTACK = "no attack"
+_ATTACKS = {**PLAN["attacks"], **PLAN["more_attacks"]}
 _AT_ONCE = 32  # runs between two times at which results are written
 _METRICS = ("mean", "std", "worst")
 _EVERY, _LAST = 10, 5  # rounds between evaluations, and the number of the last ones whose metrics are averaged
@@ -82,14 +84,21 @@ class Cell(NamedTuple):
     def key(self) -> str:
         return " | ".join(map(str, self))
 
+    def run(self) -> "Cell":
+        """The cell whose run is also that of this one: a rule that reads no losses does not notice false ones."""
+        if self.attack == NO_ATTACK or uses_losses(self.experiment().aggregator):
+            return self
+        silent = {name: {key: table[key] for key in table if key != "loss"} for name, table in _ATTACKS.items()}
+        same = [name for name, table in silent.items() if table == silent[self.attack]]
+        return self._replace(attack=same[0] if silent[self.attack] else NO_ATTACK)
+
     def experiment(self) -> Experiment:
         """The experiment; the seed also draws the partition."""
         tables = {key: value for key, value in PLAN["tracks"][self.track].items() if key != "title"}
         rounds, rule = tables["rounds"], PLAN["rules"][self.rule]
         if self.track == "tops":
             rule = _without_absent(rule)
-        attacks = {**PLAN["attacks"], **PLAN["more_attacks"]}
-        attack = {} if self.attack == NO_ATTACK else {"attack": {"share": self.share, **attacks[self.attack]}}
+        attack = {} if self.attack == NO_ATTACK else {"attack": {"share": self.share, **_ATTACKS[self.attack]}}
         partition = {**tables["partition"], "seed": self.seed}
         every = {"evaluate_every": _EVERY, "lens_every": rounds, "seed": self.seed}
         return Experiment.from_dict({**tables, **every, **attack, "partition": partition, "aggregator": rule})
@@ -122,8 +131,13 @@ def _without_absent(rule: dict[str, Any]) -> dict[str, Any]:
     return {**rule, **({"tau": 0} if "tau" in rule else {}), **inner}
 
 
-def cells() -> Iterator[Cell | PaperCell]:
+def runs() -> list[Cell | PaperCell]:
     """All runs of the plan: first those of the paper's tables, then those of the rules that meet all attacks."""
+    return list(dict.fromkeys(cell.run() if isinstance(cell, Cell) else cell for cell in cells()))
+
+
+def cells() -> Iterator[Cell | PaperCell]:
+    """All cells of the tables, some of which have the same run."""
     for study, rows in PLAN["paper"].items():
         for row, seed in product(rows, paper_study(study).seeds):
             yield PaperCell(study, row, seed)
@@ -168,7 +182,7 @@ def load() -> dict[str, Any]:
 def make(folder: Path, tracks: Sequence[str], jobs: int | None) -> None:
     """Makes the missing runs, and writes their results."""
     known = load()["cells"]
-    missing = [cell for cell in cells() if cell.key not in known and cell.track in tracks]
+    missing = [cell for cell in runs() if cell.key not in known and cell.track in tracks]
     print(f"{len(missing)} runs are missing.")
     for first in range(0, len(missing), _AT_ONCE):
         some = {folder / folder_name(cell.key): cell for cell in missing[first : first + _AT_ONCE]}
@@ -194,7 +208,7 @@ def blocks(results: dict[str, Any]) -> dict[str, str]:
 
 def _results(found: dict[str, Result], cell: Cell) -> list[Result]:
     """The results of a cell for all seeds that are on record."""
-    keys = (cell._replace(seed=seed).key for seed in PLAN["seeds"])
+    keys = (cell._replace(seed=seed).run().key for seed in PLAN["seeds"])
     return [found[key] for key in keys if key in found]
 
 
@@ -277,10 +291,10 @@ def filled(page: str) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    runs = commands.add_parser("run", help="make the missing runs")
-    runs.add_argument("folder", type=Path)
-    runs.add_argument("--track", action="append", choices=["paper", *PLAN["tracks"]])
-    runs.add_argument("--jobs", type=int)
+    making = commands.add_parser("run", help="make the missing runs")
+    making.add_argument("folder", type=Path)
+    making.add_argument("--track", action="append", choices=["paper", *PLAN["tracks"]])
+    making.add_argument("--jobs", type=int)
     commands.add_parser("fill", help="fill the page")
     options = parser.parse_args()
     if options.command == "run":

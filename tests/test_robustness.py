@@ -1,5 +1,6 @@
 """The page about clients that lie says what the file in results/ says, and the script makes what the page needs."""
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,17 @@ def test_every_cell_of_the_plan_is_an_experiment(script: dict[str, Any]) -> None
         assert (experiment.attack is None) == (cell.attack == script["NO_ATTACK"])
         assert experiment.seed == cell.seed
         assert experiment.partition.seed == cell.seed
+
+
+def test_cells_share_a_run_only_if_the_rule_cannot_tell_them_apart(script: dict[str, Any]) -> None:
+    told = script["Cell"]("mnist", "FedFV(0.1)", "huge loss, negated mean", 0.1, 3)
+    assert told.run() == told
+    untold = told._replace(rule="Multi-Krum")
+    assert untold.run() == untold._replace(attack="loss just above, negated mean").run()
+    assert untold.run().attack != "no attack"
+    assert untold._replace(attack="huge loss").run().attack == "no attack"
+    results = json.loads((ROOT / "results" / "robustness.json").read_text())["cells"]
+    assert results.keys() <= {cell.key for cell in script["runs"]()}
 
 
 def test_results_are_those_of_honest_clients_and_of_what_the_judge_said(script: dict[str, Any], tmp_path: Path) -> None:
