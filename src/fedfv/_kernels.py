@@ -7,10 +7,7 @@ threads. Tensors that numba cannot read (on a GPU, in half precision, strided) g
 """
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +16,8 @@ from jaxtyping import Bool, Float, Int
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
+
+from fedfv._threads import in_threads
 
 __all__ = [
     "along_sample",
@@ -220,19 +219,8 @@ def _share(run: Callable[[Any], None], parts: Iterable[Any], threads: int) -> No
         for part in waiting:
             run(part)
 
-    helpers = [_pool().submit(work) for _ in range(threads - 1)]
-    work()
-    for helper in helpers:
-        helper.result()
+    in_threads(work, threads)
 
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="fedfv")
-
-
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child creates its own
-    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 # Sums may be reordered, so that they can be vectorised; NaN and infinity keep their meaning.
 _compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -255,7 +243,7 @@ def _gramian(matrix: Array, start: int, stop: int, first: int, last: int, partia
         for low in range(start + chunk * CHUNK, end, _WIDTH):
             n = min(_WIDTH, end - low)
             _load(matrix, rows, low, n, tile)
-            _add_products(tile[first:], tile, n, True, first, partial[chunk])
+            _add_lower_products(tile, n, first, last, partial[chunk])
 
 
 @_compiled
@@ -289,7 +277,7 @@ def _cross_gramian(
             n = min(_WIDTH, end - low)
             _load(matrix, rows, low, n, tile)
             _load(others, used, low, n, other)
-            _add_products(tile, other, n, False, first, partial[chunk])
+            _add_products(tile, other, n, first, partial[chunk])
 
 
 @_compiled
@@ -302,50 +290,113 @@ def _load(matrix: Array, used: NDArray[np.int64], low: int, n: int, tile: Array)
 
 
 @_compiled
-def _add_products(left: Array, right: Array, n: int, lower: bool, first: int, sums: Array) -> None:
-    """Adds to `sums[first + i, j]` the product of row i of `left` with row j of `right`, in blocks of 4 x 4 rows.
-
-    A block has 16 sums in registers, so that the loads are no bottleneck; with 2 x 2 rows, a Gramian of 50 rows takes
-    1.7 times as long. A few rows of `right` at a time stay in the fastest cache.
-    """
+def _add_products(left: Array, right: Array, n: int, first: int, sums: Array) -> None:
+    """Adds to `sums[first + i, j]` the product of row i of `left` with row j of `right`."""
     for begin in range(0, len(right), _IN_CACHE):
         for i in range(0, len(left), 4):
-            x0, x1, x2, x3 = left[i], left[i + 1], left[i + 2], left[i + 3]
-            for j in range(begin, min(begin + _IN_CACHE, len(right), first + i + 4 if lower else len(right)), 4):
-                y0, y1, y2, y3 = right[j], right[j + 1], right[j + 2], right[j + 3]
-                a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
-                b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
-                c0, c1, c2, c3 = 0.0, 0.0, 0.0, 0.0
-                d0, d1, d2, d3 = 0.0, 0.0, 0.0, 0.0
-                for k in range(n):
-                    a0 += x0[k] * y0[k]
-                    a1 += x0[k] * y1[k]
-                    a2 += x0[k] * y2[k]
-                    a3 += x0[k] * y3[k]
-                    b0 += x1[k] * y0[k]
-                    b1 += x1[k] * y1[k]
-                    b2 += x1[k] * y2[k]
-                    b3 += x1[k] * y3[k]
-                    c0 += x2[k] * y0[k]
-                    c1 += x2[k] * y1[k]
-                    c2 += x2[k] * y2[k]
-                    c3 += x2[k] * y3[k]
-                    d0 += x3[k] * y0[k]
-                    d1 += x3[k] * y1[k]
-                    d2 += x3[k] * y2[k]
-                    d3 += x3[k] * y3[k]
-                _add_four(sums[first + i], j, a0, a1, a2, a3)
-                _add_four(sums[first + i + 1], j, b0, b1, b2, b3)
-                _add_four(sums[first + i + 2], j, c0, c1, c2, c3)
-                _add_four(sums[first + i + 3], j, d0, d1, d2, d3)
+            for j in range(begin, min(begin + _IN_CACHE, len(right)), 4):
+                _add_block(left, i, right, j, n, sums, first)
 
 
 @_compiled
-def _add_four(row: Array, j: int, s0: float, s1: float, s2: float, s3: float) -> None:
-    row[j] += s0
-    row[j + 1] += s1
-    row[j + 2] += s2
-    row[j + 3] += s3
+def _add_lower_products(tile: Array, n: int, first: int, last: int, sums: Array) -> None:
+    """Adds to `sums[i, j]` the product of rows i and j, for i from `first` to `last` and j up to i.
+
+    No product of an empty row with another block is computed: with 10 rows these would be a third of all.
+    """
+    for begin in range(0, last, _IN_CACHE):
+        for i in range(first, last, 4):
+            for j in range(begin, min(begin + _IN_CACHE, i), 4):
+                if i + 4 <= last:
+                    _add_block(tile, i, tile, j, n, sums, 0)
+                else:
+                    for row in range(i, last):
+                        _add_row(tile, row, j, n, sums)
+            if begin <= i < begin + _IN_CACHE:
+                _add_diagonal_block(tile, i, n, sums)
+
+
+# The kernels below index whole matrices: a view of a part of `sums` would count references, which threads share.
+
+
+@_compiled
+def _add_block(left: Array, i: int, right: Array, j: int, n: int, sums: Array, first: int) -> None:
+    """Adds the products of the rows i to i + 3 of `left` with the rows j to j + 3 of `right`.
+
+    The 16 sums are in registers, so that the loads are no bottleneck; with 2 x 2 rows, a Gramian of 50 rows takes 1.7
+    times as long. A few rows of `right` at a time stay in the fastest cache.
+    """
+    x0, x1, x2, x3 = left[i], left[i + 1], left[i + 2], left[i + 3]
+    y0, y1, y2, y3 = right[j], right[j + 1], right[j + 2], right[j + 3]
+    a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+    b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+    c0, c1, c2, c3 = 0.0, 0.0, 0.0, 0.0
+    d0, d1, d2, d3 = 0.0, 0.0, 0.0, 0.0
+    for k in range(n):
+        a0 += x0[k] * y0[k]
+        a1 += x0[k] * y1[k]
+        a2 += x0[k] * y2[k]
+        a3 += x0[k] * y3[k]
+        b0 += x1[k] * y0[k]
+        b1 += x1[k] * y1[k]
+        b2 += x1[k] * y2[k]
+        b3 += x1[k] * y3[k]
+        c0 += x2[k] * y0[k]
+        c1 += x2[k] * y1[k]
+        c2 += x2[k] * y2[k]
+        c3 += x2[k] * y3[k]
+        d0 += x3[k] * y0[k]
+        d1 += x3[k] * y1[k]
+        d2 += x3[k] * y2[k]
+        d3 += x3[k] * y3[k]
+    _add_four(sums, first + i, j, a0, a1, a2, a3)
+    _add_four(sums, first + i + 1, j, b0, b1, b2, b3)
+    _add_four(sums, first + i + 2, j, c0, c1, c2, c3)
+    _add_four(sums, first + i + 3, j, d0, d1, d2, d3)
+
+
+@_compiled
+def _add_row(tile: Array, i: int, j: int, n: int, sums: Array) -> None:
+    """Adds the products of row i with the rows j to j + 3."""
+    x, y0, y1, y2, y3 = tile[i], tile[j], tile[j + 1], tile[j + 2], tile[j + 3]
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    for k in range(n):
+        s0 += x[k] * y0[k]
+        s1 += x[k] * y1[k]
+        s2 += x[k] * y2[k]
+        s3 += x[k] * y3[k]
+    _add_four(sums, i, j, s0, s1, s2, s3)
+
+
+@_compiled
+def _add_diagonal_block(tile: Array, i: int, n: int, sums: Array) -> None:
+    """Adds the products of the rows i to i + 3 with each other, up to the diagonal."""
+    x0, x1, x2, x3 = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
+    a0, b0, b1, c0, c1, c2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    d0, d1, d2, d3 = 0.0, 0.0, 0.0, 0.0
+    for k in range(n):
+        a0 += x0[k] * x0[k]
+        b0 += x1[k] * x0[k]
+        b1 += x1[k] * x1[k]
+        c0 += x2[k] * x0[k]
+        c1 += x2[k] * x1[k]
+        c2 += x2[k] * x2[k]
+        d0 += x3[k] * x0[k]
+        d1 += x3[k] * x1[k]
+        d2 += x3[k] * x2[k]
+        d3 += x3[k] * x3[k]
+    _add_four(sums, i, i, a0, 0.0, 0.0, 0.0)
+    _add_four(sums, i + 1, i, b0, b1, 0.0, 0.0)
+    _add_four(sums, i + 2, i, c0, c1, c2, 0.0)
+    _add_four(sums, i + 3, i, d0, d1, d2, d3)
+
+
+@_compiled
+def _add_four(sums: Array, i: int, j: int, s0: float, s1: float, s2: float, s3: float) -> None:
+    sums[i, j] += s0
+    sums[i, j + 1] += s1
+    sums[i, j + 2] += s2
+    sums[i, j + 3] += s3
 
 
 @_compiled
@@ -405,7 +456,7 @@ def _combine(
     vector: Array, keep: float, weights: Array, used: NDArray[np.int64], matrix: Array, start: int, stop: int
 ) -> None:
     m = len(used)
-    width = 4096
+    width = _WIDTH if m <= 16 else 4096  # measured: a few rows are read twice as fast in short parts, many in long ones
     total = np.empty(width)
     for low in range(start, stop, width):
         n = min(width, stop - low)
