@@ -28,7 +28,7 @@ def aggregation(m: int, d: int, tau: int, repetitions: int, clients: int | None 
     keep_freed_memory()  # the command line does the same
     rule, watch = FedFV(alpha=0.1, tau=tau), Stopwatch()
     generator = torch.Generator().manual_seed(0)
-    server = start(rule, clients or (tau + 1) * m, torch.zeros(d))
+    server = start(rule, clients or (tau + 1) * m, torch.zeros(d), with_mean=False)  # as on Flower; peers keep none
 
     def models() -> torch.Tensor:
         """Models with independent updates, of which about half of all pairs conflict."""

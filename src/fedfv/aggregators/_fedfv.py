@@ -90,22 +90,21 @@ class FedFV:
         kept = self._kept(by_loss)
         coefficients = linalg.deconflict(gramian, self._targets(replies, by_loss), kept, self.max_projection)
         fair = coefficients.mean(dim=0)
-        direction = linalg.combine(fair, updates)
-        external: list[ExternalConflict] = []
+        length = linalg.length_of_combination(fair, updates, gramian)
+        mean = linalg.length_of_combination(torch.full_like(fair, 1 / len(fair)), updates, gramian)
         rounding = _ROUNDING_OF_SUM * float(fair.abs() @ gramian.diagonal().sqrt())
+        external: list[ExternalConflict] = []
+        state = state.noting(replies) if self.tau else state
 
-        if self.tau:
-            state = state.noting(replies)
-            if replies.round >= self.tau:
-                length = linalg.length_of_combination(fair, updates, gramian)
-                rounding += _ROUNDING_OF_STEP * torch.finfo(direction.dtype).eps * length
-                external = self._mitigate_external(direction, length, replies.round, state)
-            state = state.remembering(replies, gramian, self.tau)
+        if self.tau and replies.round >= self.tau:
+            direction = linalg.combine(fair, updates)
+            rounding += _ROUNDING_OF_STEP * torch.finfo(direction.dtype).eps * length
+            external = self._mitigate_external(direction, length, replies.round, state)
+            linalg.rescale(direction, self._stretch(linalg.length(direction), mean, rounding))
+        else:
+            direction = linalg.combine(fair * self._stretch(length, mean, rounding), updates)
 
-        equal = torch.full_like(fair, 1 / len(fair))
-        length = linalg.length(direction)
-        factor = linalg.length_of_combination(equal, updates, gramian) / length if length > rounding else 0.0
-        linalg.rescale(direction, factor if self.max_stretch is None else min(factor, self.max_stretch))
+        state = state.remembering(replies, gramian, self.tau) if self.tau else state
         return direction, state, Explanation(kept, coefficients, tuple(external))
 
     def _in_band(self, by_loss: Int[Tensor, " m"], gramian: Float[Tensor, "m m"]) -> Int[Tensor, " m"]:
@@ -131,6 +130,11 @@ class FedFV:
             changed = math.ceil((len(by_loss) - 1) * (1 - self.alpha) - 1e-9)  # 10 * (1 - 0.7) is a little over 3
             kept[by_loss[changed:]] = True
         return kept
+
+    def _stretch(self, length: float, wanted: float, rounding: float) -> float:
+        """The factor that restores the length; 0 for a direction that is nothing but rounding errors."""
+        factor = wanted / length if length > rounding else 0.0
+        return factor if self.max_stretch is None else min(factor, self.max_stretch)
 
     def _mitigate_external(
         self, direction: Float[Tensor, " d"], length: float, round: int, history: History
