@@ -39,7 +39,7 @@ def reproduce(
     folder: Folder = None,
 ) -> None:
     """Run a table or figure of the paper, and compare it cell by cell; finished runs are not repeated."""
-    study = paper_study(name).shortened(_listed(rows), _numbers("--seeds", seeds), rounds)
+    study = paper_study(name).shortened(listed(rows), numbers("--seeds", seeds), rounds)
     runs = study.runs(directory)
     with held(directory / f".{name}.lock", str(directory / name)):
         _run(runs, jobs, folder)
@@ -120,12 +120,12 @@ def _ranking(tables: dict[str, Any], by: str | None, on: RankOn | None) -> tuple
     return by or table.get("by", "mean"), on or table.get("on", "validation")
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _numbers(option: str, text: str) -> list[int]:
+def numbers(option: str, text: str) -> list[int]:
     try:
-        return [int(part) for part in _listed(text)]
+        return [int(part) for part in listed(text)]
     except ValueError:
         raise ConfigError(f"{option} must be integers separated by commas, got {text!r}.") from None

@@ -19,6 +19,7 @@ from fedfv.metrics._fairness import (
     kl_to_uniform,
     maximum,
     mean,
+    mean_and_worst,
     minimum,
     percentile,
     std,
@@ -28,6 +29,7 @@ from fedfv.metrics._fairness import (
 from fedfv.metrics._metric import Kind, Metric, Place
 from fedfv.metrics._table import METRICS, bootstrap_interval, shown_in, summary
 from fedfv.metrics._uncertainty import (
+    interval_over_seeds,
     noise_corrected_interval,
     noise_corrected_std,
     over_seeds,
@@ -52,10 +54,12 @@ __all__ = [
     "cv",
     "entropy",
     "gini",
+    "interval_over_seeds",
     "jain",
     "kl_to_uniform",
     "maximum",
     "mean",
+    "mean_and_worst",
     "minimum",
     "noise_corrected_interval",
     "noise_corrected_std",

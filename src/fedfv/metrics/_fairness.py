@@ -58,6 +58,18 @@ def best(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor,
     return descending[..., : _count(share, descending.shape[-1])].mean(dim=-1)
 
 
+def mean_and_worst(values: Real[Tensor, "*batch N"], share: float = 0.1) -> Float[Tensor, "*batch"]:
+    """The middle between the mean over all clients and the mean of the lowest ones, 10 % of them by default.
+
+    A setting that is chosen by this number serves both: it may neither forget the worst-served clients nor serve
+    everybody badly.
+
+    >>> mean_and_worst(torch.tensor([0.75, 0.25, 0.5, 1.0]), share=0.5)
+    tensor(0.5000, dtype=torch.float64)
+    """
+    return (mean(values) + worst(values, share)) / 2
+
+
 def minimum(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
     """The lowest value of a client.
 

@@ -1,6 +1,7 @@
 """All metrics, in the order in which tables show them."""
 
 import math
+from functools import partial
 from typing import Any
 
 from jaxtyping import Float, Int, Real
@@ -140,6 +141,39 @@ _ALL = (
         range=_SHARE,
         interval=bootstrap_interval,
         shown="ranking",
+        kind="tail",
+    ),
+    Metric(
+        name="worst_10",
+        function=partial(fairness.worst, share=0.1),
+        title="worst 10 %",
+        help="mean of the worst 10 per cent of the clients",
+        unit=PER_CENT,
+        lower_is_better=False,
+        range=_SHARE,
+        interval=bootstrap_interval,
+        kind="tail",
+    ),
+    Metric(
+        name="best_10",
+        function=partial(fairness.best, share=0.1),
+        title="best 10 %",
+        help="mean of the best 10 per cent of the clients",
+        unit=PER_CENT,
+        lower_is_better=False,
+        range=_SHARE,
+        interval=bootstrap_interval,
+        kind="tail",
+    ),
+    Metric(
+        name="mean_and_worst",
+        function=fairness.mean_and_worst,
+        title="mean and worst",
+        help="middle between the mean over all clients and that of the worst 10 per cent, to choose settings by",
+        unit=PER_CENT,
+        lower_is_better=False,
+        range=_SHARE,
+        interval=bootstrap_interval,
         kind="tail",
     ),
     Metric(

@@ -1,0 +1,79 @@
+"""The runs of a study, each with a key that says whether a result on record is that of this run."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from fedfv.errors import ConfigError
+from fedfv.experiments import Experiment, folder_name
+from fedfv.studies._spec import Row, Study, Track
+
+Stage = Literal["tuning", "report"]
+
+
+class Planned(NamedTuple):
+    """One run of a study."""
+
+    track: str
+    row: str
+    stage: Stage
+    setting: int  # its place among the settings of the row
+    label: str  # of the setting
+    seed: int
+    experiment: Experiment
+
+    @property
+    def key(self) -> str:
+        """A digest of the experiment: a result with another key is not a result of this run."""
+        text = json.dumps([self.stage, _without_folders(self.experiment.to_dict())], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def path(self, folder: Path) -> Path:
+        """The run directory, which also depends on the number of rounds."""
+        place = folder / f"{self.track}-{self.experiment.rounds}" / folder_name(self.row)
+        return place / f"{self.stage}-{self.setting}" / f"seed-{self.seed}"
+
+
+def _without_folders(value: Any) -> Any:
+    """The settings with bare names of files and modules, so that the folder of a study can be moved."""
+    match value:
+        case dict():
+            return {key: _without_folders(each) for key, each in value.items()}
+        case list():
+            return [_without_folders(each) for each in value]
+        case str() if value.startswith("/"):
+            return value.rpartition("/")[2]
+    return value
+
+
+def tuning_runs(study: Study, track: Track, row: Row) -> list[Planned]:
+    """The runs that choose the setting of a row on a track; none if there is nothing to choose."""
+    if study.tuning is None:
+        return []
+    runs = []
+    for seed in study.tuning.seeds:
+        settings = track.settings(row, seed)
+        if len(settings) > study.tuning.budget:
+            raise ConfigError(
+                f"row {row.name!r} has {len(settings)} settings, but `tuning.budget` allows {study.tuning.budget}."
+            )
+        rounds = track.tuning_rounds or track.rounds
+        every: dict[str, Any] = {"rounds": rounds, "evaluate_every": rounds, "lens_every": rounds}
+        for place, setting in enumerate(settings if len(settings) > 1 else []):
+            (experiment,) = setting.experiments
+            experiment = replace(experiment, **every)
+            runs.append(Planned(track.name, row.name, "tuning", place, setting.label, seed, experiment))
+    return runs
+
+
+def report_runs(study: Study, track: Track, row: Row, chosen: int) -> Iterator[Planned]:
+    """The runs of a row that are reported, with the chosen setting, for each seed."""
+    for seed in study.seeds:
+        settings = track.settings(row, seed)
+        if chosen >= len(settings):
+            raise ConfigError(f"row {row.name!r} has the settings 0 to {len(settings) - 1}, got {chosen}.")
+        setting = settings[chosen]
+        yield Planned(track.name, row.name, "report", chosen, setting.label, seed, setting.experiments[0])

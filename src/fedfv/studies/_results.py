@@ -1,0 +1,207 @@
+"""Results of runs in compact form: a line of JSON for each finished run, in one file for each track."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fedfv.errors import RunError
+from fedfv.experiments import RunDirectory, Timing
+from fedfv.runs import Numbers, Record, Scores, metric_of, of_counted
+from fedfv.studies._planned import Planned, Stage
+from fedfv.tasks import ACCURACY, Score
+
+_DIGITS = 6
+_ENVIRONMENTS = "environments.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What is kept of a finished run. A run that chooses a setting has scores on validation examples, others on test.
+
+    Args:
+        key: the digest of the experiment.
+        partition: the checksum of the partition.
+        environment: the digest of the software and the platform, which `environments.json` has.
+        scores: the final scores of all clients; None for a client without examples.
+        sizes: the number of these examples.
+        variances: sampling variances of scores that are not shares.
+        liars: clients that lie, which metrics leave out.
+        curve: rounds done and mean test score over the counted clients, at each evaluation.
+        against: the share of the replies of counted clients against which the step worked, over all lens entries.
+        timing: rounds, seconds, and the median seconds of the rule in a round, of the process that finished the run.
+        diverged: a sentence, if the run diverged; there are no scores then.
+    """
+
+    key: str
+    track: str
+    row: str
+    stage: Stage
+    setting: int
+    label: str
+    seed: int
+    rounds: int
+    partition: str = ""
+    environment: str = ""
+    scores: Numbers = field(default_factory=list)
+    sizes: list[int | None] = field(default_factory=list)
+    variances: Numbers | None = None
+    liars: list[int] = field(default_factory=list)
+    scored_by: Score = ACCURACY
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    against: float | None = None
+    timing: Timing | None = None
+    diverged: str | None = None
+
+    def metric(self, name: str) -> float:
+        """One of `METRICS` over the counted clients."""
+        scores = Scores(losses=[], scores=self.scores, variances=self.variances)
+        return metric_of(name, scores, self.sizes, self.liars, self.scored_by)
+
+    def to_json(self) -> str:
+        """The result as one line; fields with their default value are left out."""
+        table = {
+            each.name: getattr(self, each.name)
+            for each in dataclasses.fields(self)
+            if each.default is dataclasses.MISSING or getattr(self, each.name) != each.default
+        }
+        return json.dumps(table, separators=(",", ":"), default=dataclasses.asdict)
+
+    @classmethod
+    def from_json(cls, line: str) -> "Result":
+        """The result of a line; raises a ValueError if it is none."""
+        try:
+            table = json.loads(line)
+            timing, score = table.get("timing"), table.get("scored_by")
+            table["timing"] = None if timing is None else Timing(*timing)
+            table["scored_by"] = ACCURACY if score is None else Score(**score)
+            table["curve"] = [(rounds, mean) for rounds, mean in table.get("curve", [])]
+            return cls(**table)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"it is no result ({error})") from None
+
+
+def result_of(run: Planned, place: RunDirectory, partition: str, environment: str, timing: Timing | None) -> Result:
+    """The result of a run that has ended in its directory."""
+    records = place.records()
+    opening = records[0].opening
+    if opening is None:
+        raise RunError(f"{place.path} has no description of its clients.")
+    known: dict[str, Any] = {
+        "key": run.key,
+        **{name: getattr(run, name) for name in ("track", "row", "stage", "setting", "label", "seed")},
+        "rounds": run.experiment.rounds,
+        "partition": partition,
+        "environment": environment,
+        "liars": opening.liars,
+        "scored_by": opening.scored_by,
+        "timing": None if timing is None else Timing(timing.rounds, *(round(each, _DIGITS) for each in timing[1:])),
+    }
+    if (sentence := place.diverged()) is not None:
+        return Result(**known, diverged=sentence)
+    part = "validation" if run.stage == "tuning" else "test"
+    last: Scores | None = getattr(records[-1], part)
+    if last is None:
+        raise RunError(f"{place.path} has no scores on {part} examples.")
+    known |= {
+        "scores": _rounded(last.scores),
+        "sizes": list(opening.sizes[part]),
+        "variances": None if last.variances is None else _rounded(last.variances),
+    }
+    if run.stage == "tuning":
+        return Result(**known)
+    return Result(**known, curve=_curve(records, opening.liars), against=_against(records, opening.liars))
+
+
+def _rounded(values: Numbers) -> Numbers:
+    return [None if value is None else round(value, _DIGITS) for value in values]
+
+
+def _curve(records: Iterable[Record], liars: list[int]) -> list[tuple[int, float]]:
+    curve = []
+    for record in records:
+        if record.test is not None:
+            scores = [score for score in of_counted(record.test.scores, liars) if score is not None]
+            curve.append((record.rounds_done, round(fmean(scores), _DIGITS)))
+    return curve
+
+
+def _against(records: Iterable[Record], liars: list[int]) -> float | None:
+    """The share of honest replies that have a negative cosine with the step; None without an entry of the lens."""
+    cosines = [
+        cosine
+        for record in records
+        if record.lens is not None
+        for client, cosine in zip(record.lens.clients, record.lens.after, strict=True)
+        if client not in liars
+    ]
+    return round(sum(cosine < 0 for cosine in cosines) / len(cosines), _DIGITS) if cosines else None
+
+
+class Results:
+    """The results on record in a folder.
+
+    Each finished run is one line, appended and flushed, so that a study that is killed loses nothing that was finished;
+    a line that was cut off is ignored. Files of several machines can be merged by joining them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[tuple[str, str], Result] = {}  # by track and key
+        for file in sorted(folder.glob("*.jsonl")):
+            for result in _read(file):
+                self._known[result.track, result.key] = result
+
+    def of(self, run: Planned) -> Result | None:
+        """The result of a run, None if it is missing."""
+        return self._known.get((run.track, run.key))
+
+    def all(self) -> list[Result]:
+        """All results on record."""
+        return list(self._known.values())
+
+    def add(self, result: Result) -> None:
+        """Keeps a result."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / f"{result.track}.jsonl"
+        with file.open("ab+") as lines:
+            end = lines.seek(0, 2)
+            if end:
+                lines.seek(end - 1)
+                if lines.read(1) != b"\n":  # an earlier process was killed while it wrote a line
+                    lines.write(b"\n")
+            lines.write(result.to_json().encode() + b"\n")
+        self._known[result.track, result.key] = result
+
+    def add_environment(self, environment: dict[str, Any]) -> str:
+        """Keeps the software and the platform of runs, and returns their digest."""
+        name = hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:8]
+        known = self.environments()
+        if name not in known:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / _ENVIRONMENTS).write_text(json.dumps(known | {name: environment}, indent=1) + "\n")
+        return name
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """The environments in which runs were made, by their digest."""
+        file = self.folder / _ENVIRONMENTS
+        known: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else {}
+        return known
+
+
+def _read(file: Path) -> list[Result]:
+    lines = file.read_text().split("\n")[:-1]  # text after the last line break is an incomplete line
+    results = []
+    for number, line in enumerate(lines, 1):
+        try:
+            if line:
+                results.append(Result.from_json(line))
+        except json.JSONDecodeError:
+            continue  # a line that was cut off
+        except ValueError as error:
+            raise RunError(f"line {number} of {file} cannot be read: {error}.") from None
+    return results

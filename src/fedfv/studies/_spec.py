@@ -1,0 +1,200 @@
+"""A study as data: its tracks, its rows with their settings, and its seeds."""
+
+from dataclasses import field, replace
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fedfv.errors import ConfigError
+from fedfv.experiments import Experiment, Setting, settings_of, specification
+from fedfv.metrics import METRICS
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
+
+
+@specification
+class Row:
+    """A rule, and the settings among which a study chooses one for it.
+
+    Args:
+        name: the name in files and commands.
+        title: the name in tables and figures; the default is `name`.
+        aggregator: the rule, as the table `[aggregator]` of an experiment.
+        grid: lists of values for keys of the experiment, such as "aggregator.alpha", as the table `[grid]` of a sweep.
+        rates: values for `training.lr`, as multiples of the learning rate of the track.
+        changes: other keys of the experiment that this row replaces.
+        seeded: tables of the experiment whose key `seed` is the seed of the run.
+        tracks: the tracks with this row; an empty list for all of them.
+    """
+
+    name: str
+    title: str = ""
+    aggregator: dict[str, Any]
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=lambda: [1.0])
+    changes: dict[str, Any] = field(default_factory=dict)
+    seeded: list[str] = field(default_factory=list)
+    tracks: list[str] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """The name of the row in tables and legends."""
+        return self.title or self.name
+
+
+@specification
+class Track:
+    """A federation in which rules are compared.
+
+    Args:
+        name: the name in files and commands.
+        title: the heading of its table.
+        about: sentences that describe it.
+        experiment: the experiment without a rule and without a seed, which also draws the partition, unless the
+            partition has a seed of its own.
+        tuning_rounds: the rounds of runs that choose a setting; the default is those of the experiment.
+        settings_from: another track, whose chosen settings this one takes over; the default is to choose its own.
+        target: a mean score over clients; the table says after how many rounds a rule reached it.
+        left_out: rows that this track cannot have, and why.
+        partitions: checksums of the partition, by seed, which are verified before any run.
+    """
+
+    name: str
+    title: str
+    about: str = ""
+    experiment: dict[str, Any]
+    tuning_rounds: Count | None = None
+    settings_from: str | None = None
+    target: float | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+    partitions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of the runs that are reported."""
+        return int(self.experiment["rounds"])
+
+    def settings(self, row: Row, seed: int) -> list[Setting]:
+        """The settings of a row, each with one experiment, at full length."""
+        tables = {**self.experiment, "aggregator": row.aggregator, **row.changes, "seed": seed}
+        for key in row.seeded:
+            tables[key] = {**tables[key], "seed": seed}
+        grid: dict[str, Any] = {"seed": [seed]}
+        if row.rates != [1.0]:
+            rate = Experiment.from_dict(tables).training.lr
+            grid["training.lr"] = [float(f"{rate * factor:.10g}") for factor in row.rates]
+        return settings_of({**tables, "grid": grid | row.grid})
+
+
+@specification
+class Tuning:
+    """How settings are chosen.
+
+    Args:
+        seeds: the seeds of the runs that choose, none of which is reported.
+        by: the metric that decides, on validation examples, as a mean over these seeds.
+        budget: the largest number of settings of a row.
+    """
+
+    seeds: list[Seed]
+    by: str = "mean_and_worst"
+    budget: Count = 4
+
+
+@specification
+class Study:
+    """Rules compared in several tracks: each row is tuned on some seeds, and reported on others.
+
+    Args:
+        title: the heading of the page.
+        seeds: the seeds of the report.
+        tracks: the federations.
+        rows: the rules.
+        tuning: how settings are chosen; None if each row has a single setting.
+        against: the rows with which all others are compared, seed by seed.
+        short_of: descriptions of omitted parts; empty for the whole study.
+    """
+
+    title: str
+    seeds: list[Seed]
+    tracks: list[Track]
+    rows: list[Row]
+    tuning: Tuning | None = None
+    against: list[str] = field(default_factory=list)
+    short_of: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names = [track.name for track in self.tracks]
+        for track in self.tracks:
+            if track.settings_from is not None and track.settings_from not in names:
+                raise ConfigError.unknown("track in `settings_from`", track.settings_from, names)
+            rows = [row.name for row in self.rows_of(track)]
+            for what, each in (("track", names), ("row", rows)):
+                if twice := [name for i, name in enumerate(each) if name in each[:i]]:
+                    raise ConfigError(f"each {what} must have a name of its own, but {twice[0]!r} is there twice.")
+        every = [row.name for row in self.rows]
+        for track in self.tracks:
+            for name in track.left_out:
+                if name not in every:
+                    raise ConfigError.unknown(f"row in `left_out` of {track.name}", name, every)
+        for name in self.against:
+            if name not in every:
+                raise ConfigError.unknown("row in `against`", name, every)
+        self._check_tuning()
+
+    def _check_tuning(self) -> None:
+        if self.tuning is None:
+            return
+        if self.tuning.by not in METRICS:
+            raise ConfigError.unknown("metric in `tuning.by`", self.tuning.by, METRICS)
+        if both := set(self.tuning.seeds) & set(self.seeds):
+            raise ConfigError(f"`tuning.seeds` must not be seeds of the report, but {min(both)} is one.")
+
+    def track(self, name: str) -> Track:
+        """The track of this name."""
+        return next(track for track in self.tracks if track.name == name)
+
+    def rows_of(self, track: Track) -> list[Row]:
+        """The rows that are reported for a track."""
+        return [
+            row for row in self.rows if row.name not in track.left_out and (not row.tracks or track.name in row.tracks)
+        ]
+
+    def tuned_on(self, track: Track) -> Track:
+        """The track on which the settings for this track are chosen."""
+        return track if track.settings_from is None else self.track(track.settings_from)
+
+    def shortened(self, rows: list[str], seeds: list[int], rounds: int | None = None) -> "Study":
+        """The study with only some rows (names with * as a wildcard), only some seeds of the report, or fewer rounds.
+
+        Settings are chosen as in the whole study, unless the rounds are fewer than those of a run that chooses one.
+        """
+        study, short = self, []
+        if rows:
+            kept = [row for row in self.rows if any(fnmatchcase(row.name, pattern) for pattern in rows)]
+            for pattern in rows:
+                if not any(fnmatchcase(row.name, pattern) for row in self.rows):
+                    raise ConfigError.unknown("row", pattern, dict.fromkeys(row.name for row in self.rows))
+            short.append(f"{len(kept)} of {len(self.rows)} rows")
+            names = [row.name for row in kept]
+            tracks = [
+                replace(track, left_out={row: why for row, why in track.left_out.items() if row in names})
+                for track in self.tracks
+            ]
+            against = [name for name in self.against if name in names]
+            study = replace(study, rows=kept, tracks=tracks, against=against)
+        if seeds:
+            short.append(f"seeds {', '.join(map(str, seeds))} instead of {', '.join(map(str, self.seeds))}")
+            study = replace(study, seeds=seeds)
+        if rounds is not None:
+            full = ", ".join(str(track.rounds) for track in study.tracks)
+            short.append(f"{rounds} rounds instead of {full}")
+            study = replace(study, tracks=[_of_length(track, rounds) for track in study.tracks])
+        return replace(study, short_of=[*self.short_of, *short])
+
+
+def _of_length(track: Track, rounds: int) -> Track:
+    tuning = None if track.tuning_rounds is None else min(track.tuning_rounds, rounds)
+    return replace(track, experiment={**track.experiment, "rounds": rounds}, tuning_rounds=tuning)

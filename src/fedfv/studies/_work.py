@@ -1,0 +1,157 @@
+"""Makes the runs of a study that are not on record, and keeps each result as soon as its run has ended."""
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from fedfv.data import load
+from fedfv.errors import ConfigError, RunError
+from fedfv.experiments import ManyProgress, RunDirectory, Timing, build_federation, run_many
+from fedfv.studies._planned import Planned, Stage, report_runs, tuning_runs
+from fedfv.studies._results import Results, result_of
+from fedfv.studies._spec import Study, Track
+from fedfv.studies._tune import tuned
+
+STAGES: tuple[Stage, ...] = ("tuning", "report")
+
+
+class OutOfTimeError(RunError):
+    """The time that a study was given is over; what is finished is on record."""
+
+
+def missing(
+    study: Study, track: Track, stage: Stage, results: Results, setting: int | None = None, foresee: bool = False
+) -> list[Planned]:
+    """The runs of a stage that are not on record.
+
+    Args:
+        study: the study.
+        track: the track for which they are made; settings may be chosen on another one.
+        stage: the runs that choose settings, or those that are reported.
+        results: the results on record.
+        setting: the setting of each row; None for the one that is chosen by tuning.
+        foresee: whether to count runs whose setting is not yet chosen, with the first setting in its place.
+    """
+    runs: list[Planned] = []
+    for row in study.rows_of(track):
+        if stage == "tuning":
+            runs += tuning_runs(study, study.tuned_on(track), row) if setting is None else []
+            continue
+        ranked = tuned(study, track, row, results) if setting is None else None
+        if setting is None and ranked is None and not foresee:
+            raise RunError(f"row {row.name!r} of track {track.name!r} is not tuned yet.")
+        chosen = setting if setting is not None else ranked[0].setting if ranked else 0
+        runs += report_runs(study, track, row, chosen)
+    return [run for run in runs if results.of(run) is None]
+
+
+def foreseen(
+    study: Study, tracks: Sequence[str], results: Results, setting: int | None = None
+) -> dict[tuple[str, Stage], list[Planned]]:
+    """All missing runs by track and stage, each once; for rows that are not tuned yet, with any setting."""
+    seen: set[tuple[str, str]] = set()
+    found: dict[tuple[str, Stage], list[Planned]] = {}
+    for track in (study.track(name) for name in tracks):
+        for stage in STAGES:
+            runs = missing(study, track, stage, results, setting, foresee=True)
+            found[track.name, stage] = [run for run in runs if (run.track, run.key) not in seen]
+            seen.update((run.track, run.key) for run in runs)
+    return found
+
+
+def work(
+    study: Study,
+    results: Results,
+    runs: Path,
+    *,
+    tracks: Sequence[str],
+    setting: int | None = None,
+    jobs: int | None = None,
+    data: str | Path | None = None,
+    seconds: float | None = None,
+    keep: bool = False,
+    watch: Callable[[ManyProgress], None] = lambda progress: None,
+) -> None:
+    """Makes the missing runs of a study, first for each track those that choose settings, then those of the report.
+
+    Args:
+        study: the study.
+        results: the results on record, to which each finished run is added at once.
+        runs: the folder for run directories; an interrupted run is resumed from there.
+        tracks: the names of the tracks.
+        setting: the setting of all rows; None for the one that is chosen by tuning.
+        jobs: the number of parallel runs, see `run_many`.
+        data: the folder that is searched first for data files.
+        seconds: the time after which runs are interrupted and saved, with an `OutOfTimeError`.
+        keep: whether the directories of finished runs are kept.
+        watch: callback that receives the progress of all missing runs.
+    """
+    outlook = foreseen(study, tracks, results, setting)
+    everything = [run for part in outlook.values() for run in part]
+    total = ManyProgress(0, len(everything), 0, sum(run.experiment.rounds for run in everything))
+    partitions = _partitions(study, everything, data)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    for name in tracks:
+        for stage in STAGES:
+            left = missing(study, study.track(name), stage, results, setting)
+            by_path = {run.path(runs): run for run in left}
+            if not by_path:
+                continue
+            run_many(
+                {path: run.experiment for path, run in by_path.items()},
+                jobs=jobs,
+                data=data,
+                watch=partial(_watch, total, watch, deadline),
+                ended=partial(_keep, by_path, results, partitions, keep),
+            )
+            rounds = sum(run.experiment.rounds for run in left)
+            total = total._replace(finished=total.finished + len(left), rounds_done=total.rounds_done + rounds)
+
+
+def _watch(
+    before: ManyProgress, watch: Callable[[ManyProgress], None], deadline: float | None, now: ManyProgress
+) -> None:
+    """Reports the progress of all runs, of which some finished before and some are under way."""
+    finished, done = before.finished + now.finished, before.rounds_done + now.rounds_done
+    watch(ManyProgress(finished, before.runs, done, before.rounds, now.diverged))
+    if deadline is not None and time.monotonic() > deadline:
+        raise OutOfTimeError("the time is over; what is finished is on record, and the same command goes on.")
+
+
+def _keep(
+    by_path: dict[Path, Planned],
+    results: Results,
+    partitions: dict[tuple[str, int], str],
+    keep: bool,
+    path: Path,
+    timing: Timing | None,
+) -> None:
+    """Adds the result of a run that has ended, and deletes its directory."""
+    run, place = by_path[path], RunDirectory(path)
+    environment = results.add_environment(place.environment())
+    results.add(result_of(run, place, partitions[run.track, run.seed], environment, timing))
+    if not keep:
+        shutil.rmtree(path)
+
+
+def _partitions(study: Study, runs: Sequence[Planned], data: str | Path | None) -> dict[tuple[str, int], str]:
+    """The checksum of each partition that the runs need; one that is not the known one is refused."""
+    found: dict[tuple[str, int], str] = {}
+    loaded = None
+    for run in runs:
+        if (run.track, run.seed) in found:
+            continue
+        spec = run.experiment.data
+        if loaded is None or loaded[0] != spec:
+            loaded = spec, load(spec.name, data, **spec.options)
+        digest = build_federation(run.experiment, loaded[1]).partition_digest()[:16]
+        known = study.track(run.track).partitions.get(str(run.seed), digest)
+        if digest != known:
+            raise ConfigError(
+                f"the partition of track {run.track!r} with seed {run.seed} has the checksum {digest}, but {known} is "
+                f"on record: another version of numpy, or other data or options, drew another partition."
+            )
+        found[run.track, run.seed] = digest
+    return found
