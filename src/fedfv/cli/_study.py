@@ -123,7 +123,9 @@ def _work(
             )
     except (KeyboardInterrupt, OutOfTimeError) as error:
         why = "Interrupted" if isinstance(error, KeyboardInterrupt) else f"Stopped after {minutes:g} minutes"
-        err.print(f"{why}; finished runs are on record, the others are saved. The same command goes on.")
+        err.print(
+            f"{why}; finished runs are on record, the others are saved. The same command goes on.", soft_wrap=True
+        )
         raise typer.Exit(1) from None
 
 

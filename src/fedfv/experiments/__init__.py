@@ -14,7 +14,7 @@ with comes_with("experiments"):
         Unequal,
     )
     from fedfv.errors import ConfigError, DivergedError, RunError
-    from fedfv.experiments._build import build_federation
+    from fedfv.experiments._build import build_federation, data_of, load_data
     from fedfv.experiments._bundled import bundled
     from fedfv.experiments._errors import build
     from fedfv.experiments._evaluate import Scored, evaluate_run
@@ -59,9 +59,11 @@ __all__ = [
     "build",
     "build_federation",
     "bundled",
+    "data_of",
     "evaluate_run",
     "experiment_of",
     "folder_name",
+    "load_data",
     "run",
     "run_many",
     "settings_of",

@@ -3,6 +3,7 @@
 from fedfv._extras import comes_with
 
 with comes_with("experiments"):
+    from fedfv.studies._partitions import checksums
     from fedfv.studies._plan import Outlook, plan
     from fedfv.studies._planned import Planned, Stage
     from fedfv.studies._read import bundled_studies, read_study
@@ -24,6 +25,7 @@ __all__ = [
     "Tuned",
     "Tuning",
     "bundled_studies",
+    "checksums",
     "foreseen",
     "missing",
     "plan",

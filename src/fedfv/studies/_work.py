@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from fedfv.data import load
-from fedfv.errors import ConfigError, RunError
-from fedfv.experiments import ManyProgress, RunDirectory, Timing, build_federation, run_many
+from fedfv.errors import RunError
+from fedfv.experiments import ManyProgress, RunDirectory, Timing, run_many
+from fedfv.studies._partitions import verified
 from fedfv.studies._planned import Planned, Stage, report_runs, tuning_runs
 from fedfv.studies._results import Results, result_of
 from fedfv.studies._spec import Study, Track
@@ -91,7 +91,7 @@ def work(
     outlook = foreseen(study, tracks, results, setting)
     everything = [run for part in outlook.values() for run in part]
     total = ManyProgress(0, len(everything), 0, sum(run.experiment.rounds for run in everything))
-    partitions = _partitions(study, everything, data)
+    partitions = verified(study, everything, data)
     deadline = None if seconds is None else time.monotonic() + seconds
     for name in tracks:
         for stage in STAGES:
@@ -134,24 +134,3 @@ def _keep(
     results.add(result_of(run, place, partitions[run.track, run.seed], environment, timing))
     if not keep:
         shutil.rmtree(path)
-
-
-def _partitions(study: Study, runs: Sequence[Planned], data: str | Path | None) -> dict[tuple[str, int], str]:
-    """The checksum of each partition that the runs need; one that is not the known one is refused."""
-    found: dict[tuple[str, int], str] = {}
-    loaded = None
-    for run in runs:
-        if (run.track, run.seed) in found:
-            continue
-        spec = run.experiment.data
-        if loaded is None or loaded[0] != spec:
-            loaded = spec, load(spec.name, data, **spec.options)
-        digest = build_federation(run.experiment, loaded[1]).partition_digest()[:16]
-        known = study.track(run.track).partitions.get(str(run.seed), digest)
-        if digest != known:
-            raise ConfigError(
-                f"the partition of track {run.track!r} with seed {run.seed} has the checksum {digest}, but {known} is "
-                f"on record: another version of numpy, or other data or options, drew another partition."
-            )
-        found[run.track, run.seed] = digest
-    return found
