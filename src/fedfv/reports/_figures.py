@@ -46,6 +46,11 @@ def styles_of(families: Sequence[str]) -> list[Style]:
     return styles
 
 
+def distinct_styles(count: int) -> list[Style]:
+    """A style for each of many rows: all colours with one marker, then all with the next."""
+    return [Style(COLOURS[i % len(COLOURS)], "-", _MARKERS[i // len(COLOURS) % len(_MARKERS)]) for i in range(count)]
+
+
 def _figure(width: float, height: float) -> "Figure":
     with comes_with("reports"):
         from matplotlib.figure import Figure
@@ -217,6 +222,34 @@ def plot_tradeoff(panels: Mapping[str, Sequence[Point]]) -> "Figure":
         axes.set_ylabel("standard deviation over clients")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+    return figure
+
+
+def plot_front(title: str, points: Sequence[Point], front: Sequence[str], score: Score = ACCURACY) -> "Figure":
+    """Spread against mean of the clients' score with intervals, and the Pareto front: points that none other beats.
+
+    Args:
+        title: the heading.
+        points: the rows; their spreads are half lengths of intervals.
+        front: the labels of the points on the front.
+        score: what the score of a client means.
+    """
+    figure = _figure(9, 0.4 + 0.22 * max(len(points), 18))
+    axes = figure.subplots()
+    for label, (mean, mean_spread), (std, std_spread), (colour, _, marker), _printed in points:
+        best = label in front
+        axes.errorbar(mean, std, std_spread, mean_spread, marker, color=colour, elinewidth=0.6, ms=7 if best else 4)
+        axes.plot(
+            [mean], [std], marker, color=colour, mec="#000000" if best else colour, ms=7 if best else 4, label=label
+        )
+    edge = sorted((point.mean[0], point.std[0], point.label) for point in points if point.label in front)
+    axes.plot([mean for mean, *_ in edge], [std for _, std, _ in edge], "--", color="#000000", lw=0.8, zorder=0)
+    for mean, std, label in edge:
+        axes.annotate(label, (mean, std), xytext=(4, -9), textcoords="offset points", fontsize="x-small")
+    axes.set(title=title, xlabel=f"mean over clients of test {score.title}")
+    axes.set_ylabel("spread over clients, without test noise")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="x-small")
     return figure
 
 

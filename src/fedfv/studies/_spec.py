@@ -1,5 +1,6 @@
 """A study as data: its tracks, its rows with their settings, and its seeds."""
 
+from collections.abc import Sequence
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
@@ -104,6 +105,33 @@ class Tuning:
 
 
 @specification
+class Claim:
+    """The claim that, in a column, each row of `rows` is above, below or like each of some other rows.
+
+    A claim is checked in every track that has these rows. Row names may contain * as a wildcard.
+
+    Args:
+        text: the sentence.
+        column: the name of the column.
+        rows: the rows about which something is claimed.
+        above: rows that all of them are above.
+        below: rows that all of them are below.
+        alike: rows from which none of them is clearly different: the interval of the difference contains zero.
+        tracks: the tracks about which it is claimed; an empty list for all.
+        topic: the heading of the paragraph in which the sentence stands.
+    """
+
+    text: str
+    column: str
+    rows: list[str]
+    above: list[str] = field(default_factory=list)
+    below: list[str] = field(default_factory=list)
+    alike: list[str] = field(default_factory=list)
+    tracks: list[str] = field(default_factory=list)
+    topic: str = ""
+
+
+@specification
 class Study:
     """Rules compared in several tracks: each row is tuned on some seeds, and reported on others.
 
@@ -114,6 +142,7 @@ class Study:
         rows: the rules.
         tuning: how settings are chosen; None if each row has a single setting.
         against: the rows with which all others are compared, seed by seed.
+        claims: sentences about the results, each with what must be so that it may be said.
         short_of: descriptions of omitted parts; empty for the whole study.
     """
 
@@ -123,6 +152,7 @@ class Study:
     rows: list[Row]
     tuning: Tuning | None = None
     against: list[str] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
     short_of: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -156,6 +186,10 @@ class Study:
         """The track of this name."""
         return next(track for track in self.tracks if track.name == name)
 
+    def find(self, track: Track, patterns: Sequence[str]) -> list[Row]:
+        """The rows of a track whose name matches one of the patterns, with * as a wildcard."""
+        return [row for row in self.rows_of(track) if _matches(row, patterns)]
+
     def rows_of(self, track: Track) -> list[Row]:
         """The rows that are reported for a track."""
         return [
@@ -173,9 +207,9 @@ class Study:
         """
         study, short = self, []
         if rows:
-            kept = [row for row in self.rows if any(fnmatchcase(row.name, pattern) for pattern in rows)]
+            kept = [row for row in self.rows if _matches(row, rows)]
             for pattern in rows:
-                if not any(fnmatchcase(row.name, pattern) for row in self.rows):
+                if not any(_matches(row, [pattern]) for row in self.rows):
                     raise ConfigError.unknown("row", pattern, dict.fromkeys(row.name for row in self.rows))
             short.append(f"{len(kept)} of {len(self.rows)} rows")
             names = [row.name for row in kept]
@@ -193,6 +227,10 @@ class Study:
             short.append(f"{rounds} rounds instead of {full}")
             study = replace(study, tracks=[_of_length(track, rounds) for track in study.tracks])
         return replace(study, short_of=[*self.short_of, *short])
+
+
+def _matches(row: Row, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(row.name, pattern) for pattern in patterns)
 
 
 def _of_length(track: Track, rounds: int) -> Track:
