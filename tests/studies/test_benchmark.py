@@ -23,7 +23,7 @@ def rules(rule: Any) -> Iterator[Any]:
 
 
 def test_every_rule_of_the_library_is_in_a_row() -> None:
-    settings = [setting for row in STUDY.rows for setting in STUDY.tracks[0].settings(row, seed=11)]
+    settings = [setting for row in STUDY.every_row() for setting in STUDY.tracks[0].settings(row, seed=11)]
     assert {type(rule) for each in settings for rule in rules(each.experiments[0].aggregator)} == {
         *AGGREGATORS.values()
     }
@@ -63,6 +63,7 @@ def test_a_row_is_left_out_of_a_track_only_if_it_cannot_run(name: str, row: str,
         run(track.settings(left_out, seed=11)[0].experiments[0], tmp_path)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", TRACKS)
 def test_the_seed_draws_the_partition_that_is_on_record(name: str) -> None:
     track = STUDY.track(name)
@@ -75,7 +76,7 @@ def test_the_seed_draws_the_partition_that_is_on_record(name: str) -> None:
 
 
 def test_the_plan_counts_each_run_once(tmp_path: Path) -> None:
-    counts = {where: len(runs) for where, runs in foreseen(STUDY, TRACKS, Results(tmp_path)).items()}
+    counts = {where: len(runs) for where, runs in foreseen(STUDY, Results(tmp_path)).items()}
     rows = len(STUDY.rows_of(STUDY.track("cifar10-shards")))
     assert counts["cifar10-shards", "tuning"] == rows * 4 * 2
     assert counts["noisy", "tuning"] == 0

@@ -52,7 +52,7 @@ def result(**fields: Any) -> Result:
 def test_a_study_is_tuned_and_reported_and_made_only_once(tmp_path: Path) -> None:
     study, seen = study_of(write_study(tmp_path)), list[ManyProgress]()
     results = Results(tmp_path / "results")
-    work(study, results, tmp_path / "runs", tracks=["small"], jobs=2, watch=seen.append)
+    work(study, results, tmp_path / "runs", jobs=2, watch=seen.append)
     assert seen[-1] == ManyProgress(finished=8, runs=8, rounds_done=28, rounds=28)
     stages = [(each.row, each.stage, each.seed) for each in results.all()]
     assert sorted(stages) == sorted(
@@ -67,14 +67,14 @@ def test_a_study_is_tuned_and_reported_and_made_only_once(tmp_path: Path) -> Non
     }
     again = Results(tmp_path / "results")
     assert again.all() == results.all()
-    work(study, again, tmp_path / "runs", tracks=["small"], watch=lambda progress: pytest.fail("a run was made"))
+    work(study, again, tmp_path / "runs", watch=lambda progress: pytest.fail("a run was made"))
 
 
 @pytest.mark.integration
 def test_what_was_finished_before_an_interruption_is_kept(tmp_path: Path) -> None:
     study, results = study_of(write_study(tmp_path)), Results(tmp_path / "results")
     with pytest.raises(OutOfTimeError):
-        work(study, results, tmp_path / "runs", tracks=["small"], jobs=1, seconds=0)
+        work(study, results, tmp_path / "runs", jobs=1, seconds=0)
     assert len(results.all()) < 8
 
     def interrupt(progress: ManyProgress) -> None:
@@ -82,10 +82,10 @@ def test_what_was_finished_before_an_interruption_is_kept(tmp_path: Path) -> Non
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        work(study, results, tmp_path / "runs", tracks=["small"], jobs=1, watch=interrupt)
+        work(study, results, tmp_path / "runs", jobs=1, watch=interrupt)
     kept = Results(tmp_path / "results").all()
     assert 2 <= len(kept) < 8
-    work(study, results := Results(tmp_path / "results"), tmp_path / "runs", tracks=["small"], jobs=1)
+    work(study, results := Results(tmp_path / "results"), tmp_path / "runs", jobs=1)
     assert len(results.all()) == 8
     assert results.all()[: len(kept)] == kept
 
@@ -115,7 +115,7 @@ def test_a_partition_that_is_not_the_one_on_record_is_refused_before_any_run(tmp
     study = study_of(write_study(tmp_path))
     study = replace(study, tracks=[replace(study.tracks[0], partitions={"1": "0" * 16})])
     with pytest.raises(ConfigError, match="partition of track 'small' with seed 1 has the checksum"):
-        work(study, Results(tmp_path / "results"), tmp_path / "runs", tracks=["small"])
+        work(study, Results(tmp_path / "results"), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -170,7 +170,7 @@ def test_the_best_setting_has_the_best_metric_and_a_diverged_one_is_last(tmp_pat
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"rows": []}, "`rows` in mine.toml must be a list with at least one entry"),
+        ({"tracks": []}, "`tracks` in mine.toml must be a list with at least one entry"),
         ({"tracks": ["nowhere.toml"]}, r"there is no file .*nowhere.toml for a track"),
         ({"tuning": {"seeds": [3]}}, "`tuning.seeds` must not be seeds of the report, but 3 is one"),
         ({"tuning": {"seeds": [1], "by": "means"}}, "unknown metric in `tuning.by` 'means'; did you mean 'mean'"),

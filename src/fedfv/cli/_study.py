@@ -1,10 +1,12 @@
 """The command study."""
 
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markdown import Markdown
 from rich.table import Table
 
 from fedfv.cli._app import Folder, app, err, out
@@ -19,10 +21,13 @@ from fedfv.studies import (
     OutOfTimeError,
     Results,
     Study,
+    analyse,
     bundled_studies,
+    overview,
     plan,
     read_study,
     work,
+    write_page,
 )
 
 _MAIN = "benchmark"
@@ -50,100 +55,90 @@ def study(
     ] = None,
     jobs: Jobs = None,
     results: Annotated[
-        Path | None, typer.Option(help="Folder of the results on record, a file for each track; default studies/NAME.")
+        Path | None, typer.Option(help="Folder of the results on record, a file for each track; default that of --out.")
     ] = None,
-    runs: Annotated[
-        Path | None, typer.Option(help="Folder of the runs in progress; default studies/NAME/runs.")
+    directory: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for page, results and unfinished runs; default studies/NAME."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the directories of finished runs.")] = False,
     folder: Folder = None,
 ) -> None:
     """Tune rules on validation data, compare them on test data; results on record are not computed again."""
-    name, spec, names = _read(source, listed(tracks))
-    spec = spec.shortened(listed(rows), numbers("--seeds", seeds), rounds)
-    directory = Path("studies") / name
+    name, command, spec = _read(source, listed(tracks))
+    spec = spec.shortened(listed(rows), numbers("--seeds", seeds), rounds, setting=setting)
+    directory = directory or Path("studies") / name
     record = Results(results or directory)
-    for data in {track.experiment.get("data", {}).get("name", "") for track in spec.tracks if track.name in names}:
+    for data in {str(track.experiment.get("data", {}).get("name")) for track in spec.reported}:
         fetch_missing(data, folder)
     if only_plan:
-        out.print(_outlook(plan(spec, record, names, setting, folder), jobs))
+        out.print(_outlook(plan(spec, record, folder)))
         return
-    with held(record.folder / ".study.lock", str(record.folder)):
-        _work(spec, record, runs or directory / "runs", names, setting, jobs, folder, minutes, keep)
-    _warn_diverged(record, names)
+    make = partial(work, spec, record, directory / "runs", jobs=jobs, data=folder, keep=keep)
+    with held(directory / ".study.lock", str(directory)):
+        ended = _make(make, minutes)
+        analyses = [analyse(spec, track, record) for track in spec.reported]
+        files = write_page(spec, analyses, directory, command)
+    _warn_diverged(spec, record)
+    if any(analysis.lines for analysis in analyses):
+        _print(overview(spec, analyses))
+    out.print(f"Saved in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
     out.print(f"Results: {record.folder}", highlight=False, soft_wrap=True)
+    if not ended:
+        raise typer.Exit(1)
 
 
-def _read(source: str, tracks: list[str]) -> tuple[str, Study, list[str]]:
-    """The name of a study, the study, and the names of the tracks to run."""
+def _read(source: str, tracks: list[str]) -> tuple[str, str, Study]:
+    """The name of a study, the command that runs it, and the study itself, with the tracks that are reported."""
 
     def locate(tables: dict[str, Any], beside: Path) -> dict[str, Any]:
         return located(tables, [beside, Path.cwd()])
 
-    main = read_study(_MAIN)
-    if not Path(source).is_file() and source not in bundled_studies() and not source.endswith(".toml"):
+    if not (Path(source).is_file() or source in bundled_studies() or source.endswith(".toml")):
+        main = read_study(_MAIN)
         known = [track.name for track in main.tracks]
         if source not in known:
             raise ConfigError.unknown("study", source, [*bundled_studies(), *known])
-        return _MAIN, main, [source]
+        return _MAIN, f"fedfv study {_MAIN}", main.shortened(tracks=[source])
     spec = read_study(source, locate)
-    known = [track.name for track in spec.tracks]
-    for name in tracks:
-        if name not in known:
-            raise ConfigError.unknown("track", name, known)
-    return Path(source).stem, spec, tracks or known
+    return Path(source).stem, f"fedfv study {source}", spec.shortened(tracks=tracks)
 
 
-def _work(
-    spec: Study,
-    record: Results,
-    runs: Path,
-    names: list[str],
-    setting: int | None,
-    jobs: int | None,
-    folder: Path | None,
-    minutes: float | None,
-    keep: bool,
-) -> None:
+def _make(make: "partial[None]", minutes: float | None) -> bool:
+    """Makes the runs; whether they ended before an interrupt or the end of the time."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM has the effect of an interrupt
-    seconds = None if minutes is None else 60 * minutes
     try:
         with watching_many() as watch:
-            work(
-                spec,
-                record,
-                runs,
-                tracks=names,
-                setting=setting,
-                jobs=jobs,
-                data=folder,
-                seconds=seconds,
-                keep=keep,
-                watch=watch,
-            )
+            make(seconds=None if minutes is None else 60 * minutes, watch=watch)
     except (KeyboardInterrupt, OutOfTimeError) as error:
         why = "Interrupted" if isinstance(error, KeyboardInterrupt) else f"Stopped after {minutes:g} minutes"
-        err.print(
-            f"{why}; finished runs are on record, the others are saved. The same command goes on.", soft_wrap=True
-        )
-        raise typer.Exit(1) from None
+        told = "finished runs are on record, the others are saved. The same command goes on."
+        err.print(f"{why}; {told}", highlight=False, soft_wrap=True)
+        return False
+    return True
 
 
-def _outlook(outlooks: list[Outlook], jobs: int | None) -> Table:
-    table = Table(
-        box=None, padding=(0, 1, 0, 0), caption="missing runs; hours of one core, on this machine as it is now"
-    )
-    for heading in ("track", "stage", "runs", "rounds", "s per round", "core hours"):
+def _print(text: str) -> None:
+    if out.is_terminal:
+        out.print(Markdown(text))
+    else:
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _outlook(outlooks: list[Outlook]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), caption="missing runs, with the time of one core of this machine now")
+    for heading in ("track", "stage", "runs", "rounds", "s per round", "hours"):
         table.add_column(heading, justify="left" if heading in ("track", "stage") else "right", no_wrap=True)
     for track, stage, runs, rounds, seconds in outlooks:
         each = f"{seconds / rounds:.4f}" if rounds else ""
         table.add_row(track, stage, str(runs), str(rounds), each, f"{seconds / 3600:.2f}")
-    sums = [sum(column) for column in zip(*(outlook[2:] for outlook in outlooks), strict=True)]
-    table.add_row("all", "", f"{sums[0]:.0f}", f"{sums[1]:.0f}", "", f"{sums[2] / 3600:.2f}")
+    runs, rounds = sum(each.runs for each in outlooks), sum(each.rounds for each in outlooks)
+    table.add_row("all", "", str(runs), str(rounds), "", f"{sum(each.seconds for each in outlooks) / 3600:.2f}")
     return table
 
 
-def _warn_diverged(record: Results, names: list[str]) -> None:
+def _warn_diverged(spec: Study, record: Results) -> None:
+    names = [track.name for track in spec.reported]
     for result in record.all():
         if result.track in names and result.stage == "report" and result.diverged is not None:
             place = f"{result.row} on {result.track} with seed {result.seed}"

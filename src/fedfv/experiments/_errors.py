@@ -73,6 +73,7 @@ def build(cls: type[T], table: Any, where: str) -> T:
         raise ConfigError(sentence(error, where)) from None
 
 
+@functools.lru_cache(maxsize=256)  # an adapter takes longer to make than an experiment to check
 def adapter_of(cls: type[T]) -> TypeAdapter[T]:
     """Converts TOML tables to objects of the dataclass, and back."""
     try:

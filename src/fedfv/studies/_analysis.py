@@ -154,24 +154,16 @@ def _beats(other: tuple[float, float], point: tuple[float, float]) -> bool:
     return other != point and other[0] >= point[0] and other[1] >= point[1]
 
 
-def analyse(study: Study, track: Track, results: Results, setting: int | None = None) -> Analysis:
-    """The numbers of a track, from the results on record.
-
-    Args:
-        study: the study.
-        track: the track.
-        results: the results on record.
-        setting: the setting of each row; None for the one that tuning chose.
-    """
+def analyse(study: Study, track: Track, results: Results) -> Analysis:
+    """The numbers of a track, from the results on record."""
     found: dict[str, tuple[Row, int, str, dict[int, Result]]] = {}
     missing = []
     for row in study.rows_of(track):
-        ranked = tuned(study, track, row, results) if setting is None else None
-        if setting is None and ranked is None:
+        ranked = tuned(study, track, row, results)
+        if ranked is None:
             missing.append(row)
             continue
-        chosen = setting if setting is not None else ranked[0].setting if ranked else 0
-        runs = list(report_runs(study, track, row, chosen))
+        runs = list(report_runs(study, track, row, chosen := ranked[0].setting))
         known = {run.seed: result for run in runs if (result := results.of(run)) is not None}
         if len(known) < len(runs):
             missing.append(row)

@@ -24,7 +24,7 @@ def overview(study: Study, analyses: Sequence[Analysis]) -> str:
     heads = ["rule", *(analysis.track.name for analysis in analyses)]
     lines = [
         [row.label, *(_short_cell(study, analysis, row.name) for analysis in analyses)]
-        for row in study.rows
+        for row in study.every_row()
         if any(analysis.line(row.name) for analysis in analyses)
     ]
     first = (
@@ -140,7 +140,7 @@ def _marked(difference: Estimate | None, unit: Any) -> str:
 
 
 def _label(study: Study, name: str) -> str:
-    return next(row.label for row in study.rows if row.name == name)
+    return next(row.label for row in study.every_row() if row.name == name)
 
 
 def picture(analysis: Analysis) -> "Figure":
@@ -195,19 +195,22 @@ def _finite(number: float) -> float | None:
 
 
 def write_page(study: Study, analyses: Sequence[Analysis], folder: Path, command: str) -> list[Path]:
-    """Writes study.md, study.json and a picture for each track with results into the folder; returns the paths."""
+    """Writes the page, its numbers and a picture for each track with results into the folder; returns the paths.
+
+    The files are study.md, study.json and study-TRACK.png; those of a short version begin with study-short.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    files, parts = [folder / "study.md", folder / "study.json"], [f"# {study.title}"]
+    stem = "study-short" if study.short_of else "study"
+    files, parts = [folder / f"{stem}.md", folder / f"{stem}.json"], [f"# {study.title}"]
     if study.short_of:
         parts.append(f"**A short version: {'; '.join(study.short_of)}.**")
     parts.append(overview(study, analyses))
-    complete = not study.short_of and not any(analysis.missing for analysis in analyses)
-    if study.claims and complete and len(analyses) == len(study.tracks):
+    if study.claims and not study.short_of and not any(analysis.missing for analysis in analyses):
         parts.append(prose(study, {analysis.track.name: analysis for analysis in analyses}))
     for analysis in analyses:
         image = None
         if analysis.lines:
-            files.append(folder / f"{analysis.track.name}.png")
+            files.append(folder / f"{stem}-{analysis.track.name}.png")
             picture(analysis).savefig(files[-1])
             image = files[-1].name
         parts += [f"## {analysis.track.title}", section(study, analysis, command, image)]

@@ -26,20 +26,14 @@ class Outlook(NamedTuple):
     seconds: float  # of one core
 
 
-def plan(
-    study: Study,
-    results: Results,
-    tracks: Sequence[str],
-    setting: int | None = None,
-    data: str | Path | None = None,
-) -> list[Outlook]:
+def plan(study: Study, results: Results, data: str | Path | None = None) -> list[Outlook]:
     """The missing runs of each track, and the seconds of one core that they need.
 
     Seconds for a round come from the results on record, of the row if it has any, else of its track. For a track
     without results, a short run of each row of `study.against`, or else of the first row, is made and measured. Times
     are those of this machine with the work that it has at present.
     """
-    missing = foreseen(study, tracks, results, setting)
+    missing = foreseen(study, results)
     known = _on_record(results)
     new = [runs[0].track for runs in missing.values() if runs and runs[0].track not in known]
     known |= _measured(study, [name for i, name in enumerate(new) if name not in new[:i]], data)

@@ -12,6 +12,7 @@ from fedfv.experiments import Experiment, folder_name
 from fedfv.studies._spec import Row, Study, Track
 
 Stage = Literal["tuning", "report"]
+ONLY = "all"  # the label of a setting that is the only one
 
 
 class Planned(NamedTuple):
@@ -34,7 +35,9 @@ class Planned(NamedTuple):
     def path(self, folder: Path) -> Path:
         """The run directory, which also depends on the number of rounds."""
         place = folder / f"{self.track}-{self.experiment.rounds}" / folder_name(self.row)
-        return place / f"{self.stage}-{self.setting}" / f"seed-{self.seed}"
+        if self.label != ONLY:
+            place /= f"{self.stage}-{self.setting}"
+        return place / f"seed-{self.seed}"
 
 
 def _without_folders(value: Any) -> Any:
@@ -51,7 +54,7 @@ def _without_folders(value: Any) -> Any:
 
 def tuning_runs(study: Study, track: Track, row: Row) -> list[Planned]:
     """The runs that choose the setting of a row on a track; none if there is nothing to choose."""
-    if study.tuning is None:
+    if study.tuning is None or study.setting is not None:
         return []
     runs = []
     for seed in study.tuning.seeds:

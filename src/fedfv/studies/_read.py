@@ -45,9 +45,7 @@ def read_study(source: str | Path, locate: Locate = lambda tables, folder: table
         path = known[str(source)]
     tables = _parsed(path)
     tables["tracks"] = [_track(each, path.parent, locate) for each in _list(tables, "tracks", path)]
-    tables["rows"] = [
-        locate(each, path.parent) if isinstance(each, dict) else each for each in _list(tables, "rows", path)
-    ]
+    tables["rows"] = _rows(tables, path.parent, locate)
     return build(Study, tables, path.name)
 
 
@@ -59,8 +57,15 @@ def _track(track: Any, folder: Path, locate: Locate) -> Any:
             raise ConfigError(f"there is no file {file} for a track.")
         track, folder = {"name": file.stem, **_parsed(file)}, file.parent
     if isinstance(track, dict) and isinstance(track.get("experiment"), dict):
-        return {**track, "experiment": locate(track["experiment"], folder)}
+        return {**track, "experiment": locate(track["experiment"], folder), "rows": _rows(track, folder, locate)}
     return track
+
+
+def _rows(tables: dict[str, Any], folder: Path, locate: Locate) -> Any:
+    rows = tables.get("rows", [])
+    if not isinstance(rows, list):
+        return rows
+    return [locate(each, folder) if isinstance(each, dict) else each for each in rows]
 
 
 def _list(tables: dict[str, Any], key: str, path: Path) -> list[Any]:

@@ -146,13 +146,14 @@ class Results:
     """The results on record in a folder.
 
     Each finished run is one line, appended and flushed, so that a study that is killed loses nothing that was finished;
-    a line that was cut off is ignored. Files of several machines can be merged by joining them.
+    a line that was cut off is ignored. Files of several machines can be merged by joining them. Without a folder,
+    results are only in memory.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
         self._known: dict[tuple[str, str], Result] = {}  # by track and key
-        for file in sorted(folder.glob("*.jsonl")):
+        for file in sorted(folder.glob("*.jsonl")) if folder is not None else ():
             for result in _read(file):
                 self._known[result.track, result.key] = result
 
@@ -166,6 +167,9 @@ class Results:
 
     def add(self, result: Result) -> None:
         """Keeps a result."""
+        self._known[result.track, result.key] = result
+        if self.folder is None:
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / f"{result.track}.jsonl"
         with file.open("ab+") as lines:
@@ -175,21 +179,21 @@ class Results:
                 if lines.read(1) != b"\n":  # an earlier process was killed while it wrote a line
                     lines.write(b"\n")
             lines.write(result.to_json().encode() + b"\n")
-        self._known[result.track, result.key] = result
 
     def add_environment(self, environment: dict[str, Any]) -> str:
         """Keeps the software and the platform of runs, and returns their digest."""
         name = hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:8]
         known = self.environments()
-        if name not in known:
+        if name not in known and self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / _ENVIRONMENTS).write_text(json.dumps(known | {name: environment}, indent=1) + "\n")
         return name
 
     def environments(self) -> dict[str, dict[str, Any]]:
         """The environments in which runs were made, by their digest."""
-        file = self.folder / _ENVIRONMENTS
-        known: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else {}
+        if self.folder is None or not (file := self.folder / _ENVIRONMENTS).is_file():
+            return {}
+        known: dict[str, dict[str, Any]] = json.loads(file.read_text())
         return known
 
 

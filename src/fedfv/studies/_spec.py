@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -27,7 +27,6 @@ class Row:
         rates: values for `training.lr`, as multiples of the learning rate of the track.
         changes: other keys of the experiment that this row replaces.
         seeded: tables of the experiment whose key `seed` is the seed of the run.
-        tracks: the tracks with this row; an empty list for all of them.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Row:
     rates: list[float] = field(default_factory=lambda: [1.0])
     changes: dict[str, Any] = field(default_factory=dict)
     seeded: list[str] = field(default_factory=list)
-    tracks: list[str] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -60,6 +58,7 @@ class Track:
         target: a mean score over clients; the table says after how many rounds a rule reached it.
         left_out: rows that this track cannot have, and why.
         partitions: checksums of the partition, by seed, which are verified before any run.
+        rows: rows of this track alone, after those of the study.
     """
 
     name: str
@@ -71,6 +70,7 @@ class Track:
     target: float | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     partitions: dict[str, str] = field(default_factory=dict)
+    rows: Sequence[Row] = ()
 
     @property
     def rounds(self) -> int:
@@ -143,90 +143,118 @@ class Study:
         tuning: how settings are chosen; None if each row has a single setting.
         against: the rows with which all others are compared, seed by seed.
         claims: sentences about the results, each with what must be so that it may be said.
+        only: the names of the tracks that are reported; an empty list for all.
+        setting: the setting of each row, counted from 0, in place of the one that tuning chooses.
         short_of: descriptions of omitted parts; empty for the whole study.
     """
 
     title: str
     seeds: list[Seed]
-    tracks: list[Track]
-    rows: list[Row]
+    tracks: Sequence[Track]
+    rows: Sequence[Row] = ()
     tuning: Tuning | None = None
     against: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    only: list[str] = field(default_factory=list)
+    setting: int | None = None
     short_of: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = [track.name for track in self.tracks]
+        _check_distinct("track", names)
+        for name in [*self.only, *(track.settings_from for track in self.tracks if track.settings_from is not None)]:
+            _check_known("track", name, names)
         for track in self.tracks:
-            if track.settings_from is not None and track.settings_from not in names:
-                raise ConfigError.unknown("track in `settings_from`", track.settings_from, names)
-            rows = [row.name for row in self.rows_of(track)]
-            for what, each in (("track", names), ("row", rows)):
-                if twice := [name for i, name in enumerate(each) if name in each[:i]]:
-                    raise ConfigError(f"each {what} must have a name of its own, but {twice[0]!r} is there twice.")
-        every = [row.name for row in self.rows]
-        for track in self.tracks:
+            rows = [row.name for row in (*self.rows, *track.rows)]
+            _check_distinct("row", rows)
             for name in track.left_out:
-                if name not in every:
-                    raise ConfigError.unknown(f"row in `left_out` of {track.name}", name, every)
+                _check_known(f"row in `left_out` of {track.name}", name, rows)
         for name in self.against:
-            if name not in every:
-                raise ConfigError.unknown("row in `against`", name, every)
-        self._check_tuning()
+            _check_known("row in `against`", name, [row.name for row in self.every_row()])
+        if self.tuning is not None:
+            _check_known("metric in `tuning.by`", self.tuning.by, list(METRICS))
+            if both := set(self.tuning.seeds) & set(self.seeds):
+                raise ConfigError(f"`tuning.seeds` must not be seeds of the report, but {min(both)} is one.")
 
-    def _check_tuning(self) -> None:
-        if self.tuning is None:
-            return
-        if self.tuning.by not in METRICS:
-            raise ConfigError.unknown("metric in `tuning.by`", self.tuning.by, METRICS)
-        if both := set(self.tuning.seeds) & set(self.seeds):
-            raise ConfigError(f"`tuning.seeds` must not be seeds of the report, but {min(both)} is one.")
+    @property
+    def reported(self) -> list[Track]:
+        """The tracks that are reported; on the others, settings may be chosen for them."""
+        return [track for track in self.tracks if not self.only or track.name in self.only]
 
     def track(self, name: str) -> Track:
         """The track of this name."""
         return next(track for track in self.tracks if track.name == name)
 
-    def find(self, track: Track, patterns: Sequence[str]) -> list[Row]:
-        """The rows of a track whose name matches one of the patterns, with * as a wildcard."""
-        return [row for row in self.rows_of(track) if _matches(row, patterns)]
+    def every_row(self) -> list[Row]:
+        """All rows, those of all tracks first; rows of several tracks that share a name are different rows."""
+        return [*self.rows, *(row for track in self.tracks for row in track.rows)]
 
     def rows_of(self, track: Track) -> list[Row]:
         """The rows that are reported for a track."""
-        return [
-            row for row in self.rows if row.name not in track.left_out and (not row.tracks or track.name in row.tracks)
-        ]
+        return [row for row in (*self.rows, *track.rows) if row.name not in track.left_out]
+
+    def find(self, track: Track, patterns: Sequence[str]) -> list[Row]:
+        """The rows of a track whose name matches one of the patterns, with * as a wildcard."""
+        return [row for row in self.rows_of(track) if _matches(row, patterns)]
 
     def tuned_on(self, track: Track) -> Track:
         """The track on which the settings for this track are chosen."""
         return track if track.settings_from is None else self.track(track.settings_from)
 
-    def shortened(self, rows: list[str], seeds: list[int], rounds: int | None = None) -> "Study":
-        """The study with only some rows (names with * as a wildcard), only some seeds of the report, or fewer rounds.
+    def shortened(
+        self,
+        rows: Sequence[str] = (),
+        seeds: Sequence[int] = (),
+        rounds: int | None = None,
+        *,
+        tracks: Sequence[str] = (),
+        setting: int | None = None,
+    ) -> Self:
+        """The study with only some rows (names with * as a wildcard), seeds of the report or tracks, or fewer rounds.
 
         Settings are chosen as in the whole study, unless the rounds are fewer than those of a run that chooses one.
         """
-        study, short = self, []
+        study, short = self, list(self.short_of)
+        if tracks:
+            study = replace(study, only=list(tracks))
+            short.append(f"{len(tracks)} of {len(self.tracks)} tracks")
         if rows:
-            kept = [row for row in self.rows if _matches(row, rows)]
-            for pattern in rows:
-                if not any(_matches(row, [pattern]) for row in self.rows):
-                    raise ConfigError.unknown("row", pattern, dict.fromkeys(row.name for row in self.rows))
-            short.append(f"{len(kept)} of {len(self.rows)} rows")
-            names = [row.name for row in kept]
-            tracks = [
-                replace(track, left_out={row: why for row, why in track.left_out.items() if row in names})
-                for track in self.tracks
-            ]
-            against = [name for name in self.against if name in names]
-            study = replace(study, rows=kept, tracks=tracks, against=against)
+            study = study._with_rows(rows)
+            short.append(f"{len(study.every_row())} of {len(self.every_row())} rows")
         if seeds:
             short.append(f"seeds {', '.join(map(str, seeds))} instead of {', '.join(map(str, self.seeds))}")
-            study = replace(study, seeds=seeds)
+            study = replace(study, seeds=list(seeds))
         if rounds is not None:
             full = ", ".join(str(track.rounds) for track in study.tracks)
             short.append(f"{rounds} rounds instead of {full}")
             study = replace(study, tracks=[_of_length(track, rounds) for track in study.tracks])
-        return replace(study, short_of=[*self.short_of, *short])
+        if setting is not None:
+            short.append(f"setting {setting} of each row")
+        return replace(study, setting=setting, short_of=short)
+
+    def _with_rows(self, patterns: Sequence[str]) -> Self:
+        for pattern in patterns:
+            if not any(_matches(row, [pattern]) for row in self.every_row()):
+                raise ConfigError.unknown("row", pattern, dict.fromkeys(row.name for row in self.every_row()))
+        rows = [row for row in self.rows if _matches(row, patterns)]
+        tracks = []
+        for track in self.tracks:
+            own = [row for row in track.rows if _matches(row, patterns)]
+            names = [row.name for row in (*rows, *own)]
+            left_out = {row: why for row, why in track.left_out.items() if row in names}
+            tracks.append(replace(track, rows=own, left_out=left_out))
+        names = [row.name for row in (*rows, *(row for track in tracks for row in track.rows))]
+        return replace(self, rows=rows, tracks=tracks, against=[name for name in self.against if name in names])
+
+
+def _check_known(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise ConfigError.unknown(what, name, known)
+
+
+def _check_distinct(what: str, names: Sequence[str]) -> None:
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise ConfigError(f"each {what} must have a name of its own, but {twice[0]!r} is there twice.")
 
 
 def _matches(row: Row, patterns: Sequence[str]) -> bool:

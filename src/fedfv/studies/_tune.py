@@ -24,8 +24,8 @@ def tuned(study: Study, track: Track, row: Row, results: Results) -> list[Tuned]
 
     A setting that diverged with any seed comes last. Of equal settings the earlier one comes first.
     """
-    if study.tuning is None:
-        return [Tuned(0, "", math.nan)]
+    if study.setting is not None or study.tuning is None:
+        return [Tuned(study.setting or 0, "", math.nan)]
     runs = tuning_runs(study, study.tuned_on(track), row)
     found: dict[int, list[Result]] = {}
     for run in runs:

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,9 +21,7 @@ class OutOfTimeError(RunError):
     """The time that a study was given is over; what is finished is on record."""
 
 
-def missing(
-    study: Study, track: Track, stage: Stage, results: Results, setting: int | None = None, foresee: bool = False
-) -> list[Planned]:
+def missing(study: Study, track: Track, stage: Stage, results: Results, foresee: bool = False) -> list[Planned]:
     """The runs of a stage that are not on record.
 
     Args:
@@ -31,31 +29,27 @@ def missing(
         track: the track for which they are made; settings may be chosen on another one.
         stage: the runs that choose settings, or those that are reported.
         results: the results on record.
-        setting: the setting of each row; None for the one that is chosen by tuning.
         foresee: whether to count runs whose setting is not yet chosen, with the first setting in its place.
     """
     runs: list[Planned] = []
     for row in study.rows_of(track):
         if stage == "tuning":
-            runs += tuning_runs(study, study.tuned_on(track), row) if setting is None else []
+            runs += tuning_runs(study, study.tuned_on(track), row)
             continue
-        ranked = tuned(study, track, row, results) if setting is None else None
-        if setting is None and ranked is None and not foresee:
+        ranked = tuned(study, track, row, results)
+        if ranked is None and not foresee:
             raise RunError(f"row {row.name!r} of track {track.name!r} is not tuned yet.")
-        chosen = setting if setting is not None else ranked[0].setting if ranked else 0
-        runs += report_runs(study, track, row, chosen)
+        runs += report_runs(study, track, row, ranked[0].setting if ranked else 0)
     return [run for run in runs if results.of(run) is None]
 
 
-def foreseen(
-    study: Study, tracks: Sequence[str], results: Results, setting: int | None = None
-) -> dict[tuple[str, Stage], list[Planned]]:
+def foreseen(study: Study, results: Results) -> dict[tuple[str, Stage], list[Planned]]:
     """All missing runs by track and stage, each once; for rows that are not tuned yet, with any setting."""
     seen: set[tuple[str, str]] = set()
     found: dict[tuple[str, Stage], list[Planned]] = {}
-    for track in (study.track(name) for name in tracks):
+    for track in study.reported:
         for stage in STAGES:
-            runs = missing(study, track, stage, results, setting, foresee=True)
+            runs = missing(study, track, stage, results, foresee=True)
             found[track.name, stage] = [run for run in runs if (run.track, run.key) not in seen]
             seen.update((run.track, run.key) for run in runs)
     return found
@@ -66,8 +60,6 @@ def work(
     results: Results,
     runs: Path,
     *,
-    tracks: Sequence[str],
-    setting: int | None = None,
     jobs: int | None = None,
     data: str | Path | None = None,
     seconds: float | None = None,
@@ -80,22 +72,20 @@ def work(
         study: the study.
         results: the results on record, to which each finished run is added at once.
         runs: the folder for run directories; an interrupted run is resumed from there.
-        tracks: the names of the tracks.
-        setting: the setting of all rows; None for the one that is chosen by tuning.
         jobs: the number of parallel runs, see `run_many`.
         data: the folder that is searched first for data files.
         seconds: the time after which runs are interrupted and saved, with an `OutOfTimeError`.
         keep: whether the directories of finished runs are kept.
         watch: callback that receives the progress of all missing runs.
     """
-    outlook = foreseen(study, tracks, results, setting)
+    outlook = foreseen(study, results)
     everything = [run for part in outlook.values() for run in part]
     total = ManyProgress(0, len(everything), 0, sum(run.experiment.rounds for run in everything))
     partitions = verified(study, everything, data)
     deadline = None if seconds is None else time.monotonic() + seconds
-    for name in tracks:
+    for track in study.reported:
         for stage in STAGES:
-            left = missing(study, study.track(name), stage, results, setting)
+            left = missing(study, track, stage, results)
             by_path = {run.path(runs): run for run in left}
             if not by_path:
                 continue
