@@ -22,7 +22,7 @@ class Round(NamedTuple, Generic[State]):
     replies: Replies | None
     direction: Float[Tensor, " d"] | None
     explanation: Explanation | None
-    seconds: float = 0.0  # time that the rule and its step took
+    seconds: float = 0.0  # processor time that the rule and its step took
 
 
 def simulate(
@@ -44,6 +44,6 @@ def simulate(
             yield Round(server, None, None, None)
             continue
         replies = clients(server.round, chosen, server.params, server.buffers)
-        begin = time.perf_counter()
+        begin = time.process_time()
         server, direction, explanation = explained_step(aggregator, replies, server)
-        yield Round(server, replies, direction, explanation, time.perf_counter() - begin)
+        yield Round(server, replies, direction, explanation, time.process_time() - begin)

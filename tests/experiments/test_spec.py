@@ -113,8 +113,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"sampling": {"kind": "fedfv:FedAvg"}},
-        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, or of a frozen dataclass whose "
-        "`__call__` takes round, sizes and seed, got FedAvg(",
+        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, TimeOfDay, or of a frozen dataclass "
+        "whose `__call__` takes round, sizes and seed, got FedAvg(",
     ),
     (
         {"partition": {"kind": "by-column", "fractions": [0.8, 0.1, float("nan")]}},
@@ -241,8 +241,8 @@ MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
     (
         Experiment,
         {**GIVEN, "sampling": "everyone"},
-        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, or of a frozen dataclass whose "
-        "`__call__` takes round, sizes and seed, got 'everyone'.",
+        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, TimeOfDay, or of a frozen dataclass "
+        "whose `__call__` takes round, sizes and seed, got 'everyone'.",
     ),
     (Experiment, {**GIVEN, "sampling": FedAvg()}, "`sampling` must be an object of Uniform, BySize, Everyone, "),
     *(

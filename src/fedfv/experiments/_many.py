@@ -41,11 +41,17 @@ class ManyProgress(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """How long a run took in its process, which depends on the machine and on its other work."""
+    """The processor time of a run, of all its threads. It does not count the work of other processes.
 
-    rounds: int  # rounds that were made in this process
-    seconds: float  # for these rounds, with their evaluations
-    rule: float  # median over these rounds of the seconds that the rule took
+    Args:
+        rounds: the rounds that were made in the process that ended the run.
+        seconds: the time for these rounds, with their evaluations.
+        rule: the median over these rounds of the time that the rule took.
+    """
+
+    rounds: int
+    seconds: float
+    rule: float
 
 
 Watch = Callable[[ManyProgress], None]
@@ -168,14 +174,14 @@ def _run_one(path: Path, folder: str | Path | None) -> Timing:
     experiment = experiment_of(RunDirectory(path))
     ending: list[int] = []  # the signal that asked the process to end, once it has arrived
     rule: list[float] = []  # seconds that the rule took in each round
-    began = time.perf_counter()
+    began = time.process_time()
 
     def watch(progress: Progress) -> None:
         nonlocal began
         if progress.replied is None:  # rounds begin: from now on a signal waits for the end of the round, to save it
             for number in _ENDINGS:
                 signal.signal(number, lambda number, frame: ending.append(number))
-            began = time.perf_counter()
+            began = time.process_time()
         else:
             rule.append(progress.seconds or 0.0)
         if ending:
@@ -188,7 +194,7 @@ def _run_one(path: Path, folder: str | Path | None) -> Timing:
     finally:  # also after a run that diverged: a process that waits for its next run ends at the first signal
         for number in _ENDINGS:
             signal.signal(number, signal.SIG_DFL)
-    return Timing(len(rule), time.perf_counter() - began, statistics.median(rule) if rule else 0.0)
+    return Timing(len(rule), time.process_time() - began, statistics.median(rule) if rule else 0.0)
 
 
 @lru_cache(maxsize=1)  # successive runs mostly use the same data

@@ -8,7 +8,7 @@ with comes_with("experiments"):
     from fedfv.studies._page import as_json, overview, picture, section, write_page
     from fedfv.studies._partitions import checksums
     from fedfv.studies._plan import Outlook, plan
-    from fedfv.studies._planned import Planned, Stage
+    from fedfv.studies._planned import Planned, Stage, report_runs
     from fedfv.studies._read import bundled_studies, read_study
     from fedfv.studies._results import Result, Results
     from fedfv.studies._spec import Claim, Row, Study, Track, Tuning
@@ -45,6 +45,7 @@ __all__ = [
     "plan",
     "prose",
     "read_study",
+    "report_runs",
     "section",
     "sentence_of",
     "tuned",

@@ -31,7 +31,7 @@ def plan(study: Study, results: Results, data: str | Path | None = None) -> list
 
     Seconds for a round come from the results on record, of the row if it has any, else of its track. For a track
     without results, a short run of each row of `study.against`, or else of the first row, is made and measured. Times
-    are those of this machine with the work that it has at present.
+    are processor times; a machine with other work takes longer.
     """
     missing = foreseen(study, results)
     known = _on_record(results)

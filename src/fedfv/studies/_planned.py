@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fedfv.errors import ConfigError
-from fedfv.experiments import Experiment, folder_name
+from fedfv.experiments import Experiment, Setting, folder_name
 from fedfv.studies._spec import Row, Study, Track
 
 Stage = Literal["tuning", "report"]
@@ -25,6 +25,14 @@ class Planned(NamedTuple):
     label: str  # of the setting
     seed: int
     experiment: Experiment
+
+    @classmethod
+    def of(
+        cls, track: Track, row: Row, stage: Stage, place: int, setting: Setting, seed: int, **changes: Any
+    ) -> "Planned":
+        """The run of a setting with one seed; the changes are fields of its experiment."""
+        (experiment,) = setting.experiments
+        return cls(track.name, row.name, stage, place, setting.label, seed, replace(experiment, **changes))
 
     @property
     def key(self) -> str:
@@ -66,9 +74,7 @@ def tuning_runs(study: Study, track: Track, row: Row) -> list[Planned]:
         rounds = track.tuning_rounds or track.rounds
         every: dict[str, Any] = {"rounds": rounds, "evaluate_every": rounds, "lens_every": rounds}
         for place, setting in enumerate(settings if len(settings) > 1 else []):
-            (experiment,) = setting.experiments
-            experiment = replace(experiment, **every)
-            runs.append(Planned(track.name, row.name, "tuning", place, setting.label, seed, experiment))
+            runs.append(Planned.of(track, row, "tuning", place, setting, seed, **every))
     return runs
 
 
@@ -78,5 +84,4 @@ def report_runs(study: Study, track: Track, row: Row, chosen: int) -> Iterator[P
         settings = track.settings(row, seed)
         if chosen >= len(settings):
             raise ConfigError(f"row {row.name!r} has the settings 0 to {len(settings) - 1}, got {chosen}.")
-        setting = settings[chosen]
-        yield Planned(track.name, row.name, "report", chosen, setting.label, seed, setting.experiments[0])
+        yield Planned.of(track, row, "report", chosen, settings[chosen], seed)

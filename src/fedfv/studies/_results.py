@@ -33,7 +33,7 @@ class Result:
         liars: clients that lie, which metrics leave out.
         curve: rounds done and mean test score over the counted clients, at each evaluation.
         against: the share of the replies of counted clients against which the step worked, over all lens entries.
-        timing: rounds, seconds, and the median seconds of the rule in a round, of the process that finished the run.
+        timing: rounds and processor time of the process that finished the run, and the median time of the rule.
         diverged: a sentence, if the run diverged; there are no scores then.
     """
 
@@ -146,14 +146,13 @@ class Results:
     """The results on record in a folder.
 
     Each finished run is one line, appended and flushed, so that a study that is killed loses nothing that was finished;
-    a line that was cut off is ignored. Files of several machines can be merged by joining them. Without a folder,
-    results are only in memory.
+    a line that was cut off is ignored. Files of several machines can be merged by joining them.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known: dict[tuple[str, str], Result] = {}  # by track and key
-        for file in sorted(folder.glob("*.jsonl")) if folder is not None else ():
+        for file in sorted(folder.glob("*.jsonl")):
             for result in _read(file):
                 self._known[result.track, result.key] = result
 
@@ -167,9 +166,6 @@ class Results:
 
     def add(self, result: Result) -> None:
         """Keeps a result."""
-        self._known[result.track, result.key] = result
-        if self.folder is None:
-            return
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / f"{result.track}.jsonl"
         with file.open("ab+") as lines:
@@ -179,21 +175,21 @@ class Results:
                 if lines.read(1) != b"\n":  # an earlier process was killed while it wrote a line
                     lines.write(b"\n")
             lines.write(result.to_json().encode() + b"\n")
+        self._known[result.track, result.key] = result
 
     def add_environment(self, environment: dict[str, Any]) -> str:
         """Keeps the software and the platform of runs, and returns their digest."""
         name = hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:8]
         known = self.environments()
-        if name not in known and self.folder is not None:
+        if name not in known:
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / _ENVIRONMENTS).write_text(json.dumps(known | {name: environment}, indent=1) + "\n")
         return name
 
     def environments(self) -> dict[str, dict[str, Any]]:
         """The environments in which runs were made, by their digest."""
-        if self.folder is None or not (file := self.folder / _ENVIRONMENTS).is_file():
-            return {}
-        known: dict[str, dict[str, Any]] = json.loads(file.read_text())
+        file = self.folder / _ENVIRONMENTS
+        known: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else {}
         return known
 
 

@@ -225,7 +225,7 @@ class Study:
             short.append(f"seeds {', '.join(map(str, seeds))} instead of {', '.join(map(str, self.seeds))}")
             study = replace(study, seeds=list(seeds))
         if rounds is not None:
-            full = ", ".join(str(track.rounds) for track in study.tracks)
+            full = ", ".join(str(track.rounds) for track in study.reported if study.rows_of(track))
             short.append(f"{rounds} rounds instead of {full}")
             study = replace(study, tracks=[_of_length(track, rounds) for track in study.tracks])
         if setting is not None:

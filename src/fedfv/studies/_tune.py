@@ -19,7 +19,7 @@ class Tuned(NamedTuple):
     value: float  # mean of the metric over the tuning seeds; NaN if a seed diverged
 
 
-def tuned(study: Study, track: Track, row: Row, results: Results) -> list[Tuned] | None:
+def tuned(study: Study, track: Track, row: Row, results: Results | None) -> list[Tuned] | None:
     """The settings of a row for a track, the best first; None if a run that decides is missing.
 
     A setting that diverged with any seed comes last. Of equal settings the earlier one comes first.
@@ -29,7 +29,7 @@ def tuned(study: Study, track: Track, row: Row, results: Results) -> list[Tuned]
     runs = tuning_runs(study, study.tuned_on(track), row)
     found: dict[int, list[Result]] = {}
     for run in runs:
-        if (result := results.of(run)) is None:
+        if results is None or (result := results.of(run)) is None:
             return None
         found.setdefault(run.setting, []).append(result)
     if not found:

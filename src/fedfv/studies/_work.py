@@ -21,8 +21,8 @@ class OutOfTimeError(RunError):
     """The time that a study was given is over; what is finished is on record."""
 
 
-def missing(study: Study, track: Track, stage: Stage, results: Results, foresee: bool = False) -> list[Planned]:
-    """The runs of a stage that are not on record.
+def missing(study: Study, track: Track, stage: Stage, results: Results | None, foresee: bool = False) -> list[Planned]:
+    """The runs of a stage that are not on record, those of one seed before those of the next.
 
     Args:
         study: the study.
@@ -40,10 +40,11 @@ def missing(study: Study, track: Track, stage: Stage, results: Results, foresee:
         if ranked is None and not foresee:
             raise RunError(f"row {row.name!r} of track {track.name!r} is not tuned yet.")
         runs += report_runs(study, track, row, ranked[0].setting if ranked else 0)
-    return [run for run in runs if results.of(run) is None]
+    runs.sort(key=lambda run: study.seeds.index(run.seed) if stage == "report" else 0)
+    return [run for run in runs if results is None or results.of(run) is None]
 
 
-def foreseen(study: Study, results: Results) -> dict[tuple[str, Stage], list[Planned]]:
+def foreseen(study: Study, results: Results | None) -> dict[tuple[str, Stage], list[Planned]]:
     """All missing runs by track and stage, each once; for rows that are not tuned yet, with any setting."""
     seen: set[tuple[str, str]] = set()
     found: dict[tuple[str, Stage], list[Planned]] = {}
@@ -57,7 +58,7 @@ def foreseen(study: Study, results: Results) -> dict[tuple[str, Stage], list[Pla
 
 def work(
     study: Study,
-    results: Results,
+    results: Results | None,
     runs: Path,
     *,
     jobs: int | None = None,
@@ -70,7 +71,8 @@ def work(
 
     Args:
         study: the study.
-        results: the results on record, to which each finished run is added at once.
+        results: the results on record, to which each finished run is added at once; None for a study without tuning
+            whose results are the run directories, which are kept then.
         runs: the folder for run directories; an interrupted run is resumed from there.
         jobs: the number of parallel runs, see `run_many`.
         data: the folder that is searched first for data files.
@@ -94,7 +96,7 @@ def work(
                 jobs=jobs,
                 data=data,
                 watch=partial(_watch, total, watch, deadline),
-                ended=partial(_keep, by_path, results, partitions, keep),
+                ended=_ignore if results is None else partial(_keep, by_path, results, partitions, keep),
             )
             rounds = sum(run.experiment.rounds for run in left)
             total = total._replace(finished=total.finished + len(left), rounds_done=total.rounds_done + rounds)
@@ -108,6 +110,10 @@ def _watch(
     watch(ManyProgress(finished, before.runs, done, before.rounds, now.diverged))
     if deadline is not None and time.monotonic() > deadline:
         raise OutOfTimeError("the time is over; what is finished is on record, and the same command goes on.")
+
+
+def _ignore(path: Path, timing: Timing | None) -> None:
+    """Does nothing with a run that has ended."""
 
 
 def _keep(
