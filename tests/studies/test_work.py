@@ -6,46 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
+import torch
 
 from fedfv.cli import main
 from fedfv.errors import ConfigError, RunError
 from fedfv.experiments import ManyProgress
 from fedfv.metrics import interval_over_seeds
-from fedfv.studies import OutOfTimeError, Result, Results, Study, missing, read_study, tuned, work
-from tests.experiments.helpers import tables, write_data
-
-
-def write_study(folder: Path, **changes: Any) -> Path:
-    """A study of two rules, one of which has two settings, on clients that are made up."""
-    write_data(folder / "data.npz")
-    experiment = {**tables(Path("data.npz"), rounds=4, evaluate_every=2)}
-    del experiment["aggregator"]
-    study: dict[str, Any] = {
-        "title": "Mine",
-        "seeds": [3, 4],
-        "against": ["fedavg"],
-        "tuning": {"seeds": [1], "by": "mean"},
-        "tracks": [{"name": "small", "title": "Small", "experiment": experiment, "tuning_rounds": 3}],
-        "rows": [
-            {"name": "fedavg", "aggregator": {"name": "fedavg"}},
-            {"name": "fedfv", "aggregator": {"name": "fedfv"}, "grid": {"aggregator.tau": [0, 2]}, "rates": [1.0, 2.0]},
-        ],
-    }
-    path = folder / "mine.toml"
-    path.write_text(tomli_w.dumps(study | changes))
-    return path
-
-
-def study_of(path: Path) -> Study:
-    from fedfv.cli._beside import located
-
-    return read_study(path, lambda tables, folder: located(tables, [folder]))
-
-
-def result(**fields: Any) -> Result:
-    plain = {"key": "k", "track": "small", "row": "fedfv", "stage": "tuning", "setting": 0, "label": "", "seed": 1}
-    return Result(**{**plain, "rounds": 3, "scores": [0.5, 1.0], "sizes": [4, 4], **fields})
+from fedfv.studies import OutOfTimeError, Results, missing, tuned, work
+from tests.studies.helpers import result, study_of, write_study
 
 
 @pytest.mark.integration
@@ -107,6 +75,7 @@ def test_the_command_goes_on_where_it_was_and_a_setting_can_be_rerun(
     assert main(command) == 0
     (line,) = map(json.loads, (tmp_path / "again" / "small.jsonl").read_text().splitlines())
     assert line["scores"] == before[line["key"]]["scores"]
+    assert "scores" not in next(line for line in before.values() if line["stage"] == "tuning")
     assert main(["study", "mine.toml", "--plan"]) == 0
     assert "0.00" in capsys.readouterr().out
 
@@ -160,7 +129,7 @@ def test_the_best_setting_has_the_best_metric_and_a_diverged_one_is_last(tmp_pat
     track, row = study.tracks[0], study.rows[1]
     assert tuned(study, track, row, results) is None
     for run, score in zip(missing(study, track, "tuning", results), (0.2, None, 0.9, 0.4), strict=True):
-        outcome = {"diverged": "diverged"} if score is None else {"scores": [score], "sizes": [4]}
+        outcome = {"diverged": "diverged"} if score is None else {"metrics": {"mean": score}}
         results.add(result(key=run.key, setting=run.setting, label=run.label, **outcome))
     ranked = tuned(study, track, row, results)
     assert ranked is not None
@@ -191,8 +160,6 @@ def test_more_settings_than_the_budget_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("seeds", "quantile"), [(2, 12.7062), (3, 4.3027), (5, 2.7764), (10, 2.2622), (31, 2.0423)])
 def test_the_interval_over_seeds_has_the_quantiles_of_students_tables(seeds: int, quantile: float) -> None:
-    import torch
-
     values = torch.arange(seeds, dtype=torch.double)
     low, high = interval_over_seeds(values)
     assert (high - low) / 2 == pytest.approx(quantile * float(values.std()) / seeds**0.5, rel=1e-4)

@@ -82,7 +82,7 @@ def _how(study: Study, analysis: Analysis) -> str:
         length = donor.tuning_rounds or donor.rounds
         seeds = ", ".join(map(str, study.tuning.seeds))
         sentences.append(f"Settings were chosen{where} after {length} rounds by `{study.tuning.by}`, seeds {seeds}.")
-    if track.target is not None:
+    if track.target is not None and analysis.lines:
         unit = analysis.score.unit
         sentences.append(f"The target is a mean of {unit.factor * track.target:g}.")
     return " ".join(sentences)

@@ -12,6 +12,7 @@ from fedfv.experiments import Experiment, Setting, folder_name
 from fedfv.studies._spec import Row, Study, Track
 
 Stage = Literal["tuning", "report"]
+_EVALUATIONS = 20  # of a run that chooses a setting
 ONLY = "all"  # the label of a setting that is the only one
 
 
@@ -72,7 +73,11 @@ def tuning_runs(study: Study, track: Track, row: Row) -> list[Planned]:
                 f"row {row.name!r} has {len(settings)} settings, but `tuning.budget` allows {study.tuning.budget}."
             )
         rounds = track.tuning_rounds or track.rounds
-        every: dict[str, Any] = {"rounds": rounds, "evaluate_every": rounds, "lens_every": rounds}
+        every: dict[str, Any] = {
+            "rounds": rounds,
+            "evaluate_every": max(1, rounds // _EVALUATIONS),
+            "lens_every": rounds,
+        }
         for place, setting in enumerate(settings if len(settings) > 1 else []):
             runs.append(Planned.of(track, row, "tuning", place, setting, seed, **every))
     return runs

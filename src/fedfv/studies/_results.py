@@ -3,32 +3,37 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fedfv.errors import RunError
+from fedfv.errors import ConfigError, RunError
 from fedfv.experiments import RunDirectory, Timing
-from fedfv.runs import Numbers, Record, Scores, metric_of, of_counted
+from fedfv.metrics import METRICS
+from fedfv.runs import Numbers, Opening, Record, Scores, metric_of, of_counted
 from fedfv.studies._planned import Planned, Stage
 from fedfv.tasks import ACCURACY, Score
 
 _DIGITS = 6
+_LAST = 5  # evaluations whose metrics choose a setting
 _ENVIRONMENTS = "environments.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What is kept of a finished run. A run that chooses a setting has scores on validation examples, others on test.
+    """What is kept of a finished run: of one that chooses a setting, metrics on validation examples; else test scores.
 
     Args:
         key: the digest of the experiment.
         partition: the checksum of the partition.
         environment: the digest of the software and the platform, which `environments.json` has.
-        scores: the final scores of all clients; None for a client without examples.
-        sizes: the number of these examples.
+        metrics: those of `METRICS` that are defined on validation examples, each as a mean over the last five
+            evaluations, so that a setting is not chosen for a lucky last round.
+        scores: the final test scores of all clients; None for a client without examples.
+        sizes: the number of test examples.
         variances: sampling variances of scores that are not shares.
         liars: clients that lie, which metrics leave out.
         curve: rounds done and mean test score over the counted clients, at each evaluation.
@@ -47,8 +52,9 @@ class Result:
     rounds: int
     partition: str = ""
     environment: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
     scores: Numbers = field(default_factory=list)
-    sizes: list[int | None] = field(default_factory=list)
+    sizes: Sequence[int | None] = ()
     variances: Numbers | None = None
     liars: list[int] = field(default_factory=list)
     scored_by: Score = ACCURACY
@@ -58,7 +64,7 @@ class Result:
     diverged: str | None = None
 
     def metric(self, name: str) -> float:
-        """One of `METRICS` over the counted clients."""
+        """One of `METRICS` over the counted clients, on test examples."""
         scores = Scores(losses=[], scores=self.scores, variances=self.variances)
         return metric_of(name, scores, self.sizes, self.liars, self.scored_by)
 
@@ -67,7 +73,7 @@ class Result:
         table = {
             each.name: getattr(self, each.name)
             for each in dataclasses.fields(self)
-            if each.default is dataclasses.MISSING or getattr(self, each.name) != each.default
+            if getattr(self, each.name) != _default(each)
         }
         return json.dumps(table, separators=(",", ":"), default=dataclasses.asdict)
 
@@ -83,6 +89,10 @@ class Result:
             return cls(**table)
         except (TypeError, AttributeError) as error:
             raise ValueError(f"it is no result ({error})") from None
+
+
+def _default(each: "dataclasses.Field[Any]") -> Any:
+    return each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
 
 
 def result_of(run: Planned, place: RunDirectory, partition: str, environment: str, timing: Timing | None) -> Result:
@@ -103,18 +113,33 @@ def result_of(run: Planned, place: RunDirectory, partition: str, environment: st
     }
     if (sentence := place.diverged()) is not None:
         return Result(**known, diverged=sentence)
-    part = "validation" if run.stage == "tuning" else "test"
-    last: Scores | None = getattr(records[-1], part)
-    if last is None:
-        raise RunError(f"{place.path} has no scores on {part} examples.")
-    known |= {
-        "scores": _rounded(last.scores),
-        "sizes": list(opening.sizes[part]),
-        "variances": None if last.variances is None else _rounded(last.variances),
-    }
     if run.stage == "tuning":
-        return Result(**known)
-    return Result(**known, curve=_curve(records, opening.liars), against=_against(records, opening.liars))
+        return Result(**known, metrics=_on_validation(records, opening))
+    last = records[-1].test
+    if last is None:
+        raise RunError(f"{place.path} has no scores on test examples.")
+    return Result(
+        **known,
+        scores=_rounded(last.scores),
+        sizes=opening.sizes["test"],
+        variances=None if last.variances is None else _rounded(last.variances),
+        curve=_curve(records, opening.liars),
+        against=_against(records, opening.liars),
+    )
+
+
+def _on_validation(records: Sequence[Record], opening: Opening) -> dict[str, float]:
+    """The metrics as means over the last evaluations."""
+    last = [record.validation for record in records if record.validation is not None][-_LAST:]
+    if not last:
+        raise ConfigError("`partition.fractions` leaves no validation examples to choose settings on.")
+    means = {
+        name: fmean(
+            metric_of(name, each, opening.sizes["validation"], opening.liars, opening.scored_by) for each in last
+        )
+        for name in METRICS
+    }
+    return {name: round(mean, _DIGITS) for name, mean in means.items() if math.isfinite(mean)}
 
 
 def _rounded(values: Numbers) -> Numbers:

@@ -16,7 +16,7 @@ class Tuned(NamedTuple):
 
     setting: int
     label: str
-    value: float  # mean of the metric over the tuning seeds; NaN if a seed diverged
+    value: float  # mean of the metric over the tuning seeds; NaN if a seed diverged, or if it is not defined
 
 
 def tuned(study: Study, track: Track, row: Row, results: Results | None) -> list[Tuned] | None:
@@ -43,4 +43,4 @@ def tuned(study: Study, track: Track, row: Row, results: Results | None) -> list
 def _value(results: Sequence[Result], by: str) -> float:
     if any(result.diverged is not None for result in results):
         return math.nan
-    return fmean(result.metric(by) for result in results)
+    return fmean(result.metrics.get(by, math.nan) for result in results)
