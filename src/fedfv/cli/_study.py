@@ -38,7 +38,7 @@ _MAIN = "benchmark"
 )
 def study(
     source: Annotated[
-        str, typer.Argument(help="A TOML file, `benchmark`, or one of its tracks, such as `tops` (minutes).")
+        str, typer.Argument(help="A TOML file, or a name from `fedfv list studies`, such as `tops` (minutes).")
     ],
     tracks: Annotated[str, typer.Option("--track", help="Only these tracks, separated by commas.")] = "",
     rows: Annotated[str, typer.Option(help="Only these rows: names separated by commas, with * as wildcard.")] = "",
@@ -75,7 +75,7 @@ def study(
         out.print(_outlook(plan(spec, record, folder)))
         return
     make = partial(work, spec, record, directory / "runs", jobs=jobs, data=folder, keep=keep)
-    with held(directory / ".study.lock", str(directory)):
+    with held(record.folder / ".study.lock", str(record.folder)):
         ended = _make(make, minutes)
         analyses = [analyse(spec, track, record) for track in spec.reported]
         files = write_page(spec, analyses, directory, command)
