@@ -80,6 +80,15 @@ def test_the_command_goes_on_where_it_was_and_a_setting_can_be_rerun(
     assert "0.00" in capsys.readouterr().out
 
 
+@pytest.mark.integration
+def test_a_row_that_a_track_cannot_have_is_said_to_be_left_out(tmp_path: Path) -> None:
+    study = study_of(write_study(tmp_path))
+    track = study.tracks[0]
+    track = replace(track, experiment={**track.experiment, "task": {"name": "regression"}})
+    with pytest.raises(ConfigError, match=r"a run of track 'small' cannot be made: .* name the row in `left_out`"):
+        work(replace(study, tracks=[track]), Results(tmp_path / "results"), tmp_path / "runs")
+
+
 def test_a_partition_that_is_not_the_one_on_record_is_refused_before_any_run(tmp_path: Path) -> None:
     study = study_of(write_study(tmp_path))
     study = replace(study, tracks=[replace(study.tracks[0], partitions={"1": "0" * 16})])
@@ -144,7 +153,17 @@ def test_the_best_setting_has_the_best_metric_and_a_diverged_one_is_last(tmp_pat
         ({"tuning": {"seeds": [3]}}, "`tuning.seeds` must not be seeds of the report, but 3 is one"),
         ({"tuning": {"seeds": [1], "by": "means"}}, "unknown metric in `tuning.by` 'means'; did you mean 'mean'"),
         ({"against": ["fedavgg"]}, "unknown row in `against` 'fedavgg'; did you mean 'fedavg'"),
-        ({"rows": [{"name": "a", "aggregator": {"name": "fedavg"}}] * 2}, "each row must have a name of its own"),
+        ({"rows": [{"name": "a", "aggregator": {"name": "fedavg"}}] * 2}, "each row must be there once, but 'a' is"),
+        ({"rows": []}, "at least one seed in `seeds` and at least one row"),
+        ({"seeds": [3, 3]}, "each seed must be there once, but 3 is"),
+        (
+            {"tracks": [{"name": "a", "title": "A", "experiment": {}}]},
+            "`experiment.rounds` of track 'a' must be a whole",
+        ),
+        (
+            {"tracks": [{"name": "a", "title": "A", "experiment": {"rounds": 2, "seed": 1}}]},
+            "`experiment.seed` of track 'a' must be left out",
+        ),
     ],
 )
 def test_a_study_that_cannot_be_run_gets_one_sentence(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:

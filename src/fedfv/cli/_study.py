@@ -99,6 +99,8 @@ def _read(source: str, tracks: list[str]) -> tuple[str, str, Study]:
         known = [track.name for track in main.tracks]
         if source not in known:
             raise ConfigError.unknown("study", source, [*bundled_studies(), *known])
+        if tracks:
+            raise ConfigError(f"--track must be left out, since {source!r} is a track.")
         return _MAIN, f"fedfv study {_MAIN}", main.shortened(tracks=[source])
     spec = read_study(source, locate)
     return Path(source).stem, f"fedfv study {source}", spec.shortened(tracks=tracks)

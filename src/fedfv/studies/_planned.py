@@ -26,20 +26,21 @@ class Planned(NamedTuple):
     label: str  # of the setting
     seed: int
     experiment: Experiment
+    key: str  # a digest of the experiment: a result with another key is not a result of this run
 
     @classmethod
     def of(
         cls, track: Track, row: Row, stage: Stage, place: int, setting: Setting, seed: int, **changes: Any
     ) -> "Planned":
-        """The run of a setting with one seed; the changes are fields of its experiment."""
-        (experiment,) = setting.experiments
-        return cls(track.name, row.name, stage, place, setting.label, seed, replace(experiment, **changes))
+        """The run of a setting with one seed; the changes are fields of its experiment.
 
-    @property
-    def key(self) -> str:
-        """A digest of the experiment: a result with another key is not a result of this run."""
-        text = json.dumps([self.stage, _without_folders(self.experiment.to_dict())], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        The key is that of the tables as they were written, without defaults, so that results on record outlive the
+        versions of the library that add an option.
+        """
+        (experiment,) = setting.experiments
+        tables = [stage, _without_folders({**setting.tables, **changes, "seed": seed})]
+        key = hashlib.sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        return cls(track.name, row.name, stage, place, setting.label, seed, replace(experiment, **changes), key)
 
     def path(self, folder: Path) -> Path:
         """The run directory, which also depends on the number of rounds."""

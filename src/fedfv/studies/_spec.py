@@ -72,6 +72,17 @@ class Track:
     partitions: dict[str, str] = field(default_factory=dict)
     rows: Sequence[Row] = ()
 
+    def __post_init__(self) -> None:
+        if not isinstance(rounds := self.experiment.get("rounds"), int) or rounds < 1:
+            raise ConfigError(
+                f"`experiment.rounds` of track {self.name!r} must be a whole number from 1, got {rounds!r}."
+            )
+        for key in ("aggregator", "seed", "grid"):
+            if key in self.experiment:
+                raise ConfigError(
+                    f"`experiment.{key}` of track {self.name!r} must be left out: rows and seeds decide it."
+                )
+
     @property
     def rounds(self) -> int:
         """The rounds of the runs that are reported."""
@@ -162,6 +173,9 @@ class Study:
     def __post_init__(self) -> None:
         names = [track.name for track in self.tracks]
         _check_distinct("track", names)
+        _check_distinct("seed", self.seeds)
+        if not self.seeds or not self.every_row():
+            raise ConfigError("a study must have at least one seed in `seeds` and at least one row.")
         for name in [*self.only, *(track.settings_from for track in self.tracks if track.settings_from is not None)]:
             _check_known("track", name, names)
         for track in self.tracks:
@@ -252,9 +266,9 @@ def _check_known(what: str, name: str, known: Sequence[str]) -> None:
         raise ConfigError.unknown(what, name, known)
 
 
-def _check_distinct(what: str, names: Sequence[str]) -> None:
+def _check_distinct(what: str, names: Sequence[str | int]) -> None:
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        raise ConfigError(f"each {what} must have a name of its own, but {twice[0]!r} is there twice.")
+        raise ConfigError(f"each {what} must be there once, but {twice[0]!r} is there twice.")
 
 
 def _matches(row: Row, patterns: Sequence[str]) -> bool:

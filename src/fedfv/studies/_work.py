@@ -2,11 +2,12 @@
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from fedfv.errors import RunError
+from fedfv.errors import ConfigError, RunError
 from fedfv.experiments import ManyProgress, RunDirectory, Timing, run_many
 from fedfv.studies._partitions import verified
 from fedfv.studies._planned import Planned, Stage, report_runs, tuning_runs
@@ -91,15 +92,28 @@ def work(
             by_path = {run.path(runs): run for run in left}
             if not by_path:
                 continue
-            run_many(
-                {path: run.experiment for path, run in by_path.items()},
-                jobs=jobs,
-                data=data,
-                watch=partial(_watch, total, watch, deadline),
-                ended=_ignore if results is None else partial(_keep, by_path, results, partitions, keep),
-            )
+            with _naming(track):
+                run_many(
+                    {path: run.experiment for path, run in by_path.items()},
+                    jobs=jobs,
+                    data=data,
+                    watch=partial(_watch, total, watch, deadline),
+                    ended=_ignore if results is None else partial(_keep, by_path, results, partitions, keep),
+                )
             rounds = sum(run.experiment.rounds for run in left)
             total = total._replace(finished=total.finished + len(left), rounds_done=total.rounds_done + rounds)
+
+
+@contextmanager
+def _naming(track: Track) -> Iterator[None]:
+    """Names the track in the error of an experiment that cannot be run."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(
+            f"a run of track {track.name!r} cannot be made: {error} If the track cannot have a row, name the row in "
+            f"`left_out` of the track."
+        ) from error
 
 
 def _watch(
