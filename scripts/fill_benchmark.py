@@ -11,7 +11,7 @@ agree with the results on record.
 from pathlib import Path
 
 from fedfv.reports import fill_blocks
-from fedfv.studies import Analysis, Results, Study, analyse, overview, picture, prose, read_study, section
+from fedfv.studies import Analysis, Results, Study, analyse, overview, prose, read_study, section, write_pictures
 
 ROOT = Path(__file__).parents[1]
 RESULTS, IMAGES, PAGE = ROOT / "results" / "benchmark", ROOT / "docs" / "images", ROOT / "docs" / "benchmark.md"
@@ -36,8 +36,8 @@ def blocks(study: Study, analyses: list[Analysis]) -> dict[str, str]:
 
 
 def image_of(analysis: Analysis) -> Path:
-    """The file of the picture of a track."""
-    return IMAGES / f"benchmark-{analysis.track.name}.png"
+    """The files of the pictures of a track, without their endings."""
+    return IMAGES / f"benchmark-{analysis.track.name}"
 
 
 def filled(page: str) -> str:
@@ -47,9 +47,10 @@ def filled(page: str) -> str:
 
 
 def main() -> None:
-    for analysis in analysed(read_study("benchmark")):
+    study = read_study("benchmark")
+    for analysis in analysed(study):
         if analysis.lines:
-            picture(analysis).savefig(image_of(analysis))
+            write_pictures(study, analysis, image_of(analysis))
     PAGE.write_text(filled(PAGE.read_text()))
 
 

@@ -46,5 +46,6 @@ def made(study: Study, folder: Path, scores: dict[str, list[Any]]) -> Results:
     for run in missing(study, study.tracks[0], "report", results):
         of_seed = scores[run.row][study.seeds.index(run.seed)]
         fields = of_seed if isinstance(of_seed, dict) else {"scores": of_seed, "sizes": [100] * len(of_seed)}
+        fields = {"curve": [(0, 0.25, 0.5), (4, 0.5, 0.25)], **fields}
         results.add(result(key=run.key, row=run.row, seed=run.seed, label=run.label, **fields))
     return results

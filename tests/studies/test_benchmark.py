@@ -1,5 +1,6 @@
 """The benchmark that comes with the package: the same budget for all rules, and the same partitions everywhere."""
 
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from fedfv.core import inner_rules
 from fedfv.experiments import ConfigError, Experiment, run
 from fedfv.studies import Results, checksums, foreseen, read_study
 
+ROOT = Path(__file__).parents[2]
 STUDY = read_study("benchmark")
 TRACKS = [track.name for track in STUDY.tracks]
 
@@ -82,3 +84,11 @@ def test_the_plan_counts_each_run_once(tmp_path: Path) -> None:
     assert counts["noisy", "tuning"] == 0
     assert counts["liars", "tuning"] == 4 * 4 * 2  # the defences that only this track has
     assert counts["noisy", "report"] == rows * 5
+
+
+@pytest.mark.parametrize("name", TRACKS)
+def test_the_script_that_pins_partitions_leaves_a_pinned_file_as_it_is(name: str) -> None:
+    pinned = runpy.run_path(str(ROOT / "scripts" / "pin_partitions.py"))["pinned"]
+    file = ROOT / "src" / "fedfv" / "studies" / "bundled" / "tracks" / f"{name}.toml"
+    text = file.read_text()
+    assert pinned(text, STUDY.track(name).partitions) == text

@@ -89,10 +89,10 @@ def test_results_with_different_partitions_are_not_compared(tmp_path: Path) -> N
 
 
 def test_rounds_to_the_target_count_only_if_every_seed_reached_it(tmp_path: Path) -> None:
-    def with_curves(*curves: list[tuple[int, float]]) -> list[dict[str, Any]]:
+    def with_curves(*curves: list[tuple[int, float, float]]) -> list[dict[str, Any]]:
         return [{"scores": [0.5, 0.5], "sizes": [100, 100], "curve": curve} for curve in curves]
 
-    reached, never = [(0, 0.1), (2, 0.5), (4, 0.4)], [(0, 0.1), (4, 0.3)]
+    reached, never = [(0, 0.1, 0.0), (2, 0.5, 0.0), (4, 0.4, 0.0)], [(0, 0.1, 0.0), (4, 0.3, 0.0)]
     scores = {"fedavg": with_curves(reached, reached, reached), "fedfv": with_curves(reached, never, never)}
     made_up = study(tmp_path)
     made_up = replace(made_up, tracks=[replace(made_up.tracks[0], target=0.45)])
@@ -143,7 +143,12 @@ def test_the_page_says_what_is_missing_and_has_a_command_beside_each_row(tmp_pat
     results = made(made_up, tmp_path / "results", WORSE)
     whole = analyse(made_up, made_up.tracks[0], results)
     files = write_page(made_up, [whole], tmp_path / "page", "fedfv study mine.toml")
-    assert sorted(file.name for file in files) == ["study-small.png", "study.json", "study.md"]
+    assert sorted(file.name for file in files) == [
+        "study-small-curves.png",
+        "study-small.png",
+        "study.json",
+        "study.md",
+    ]
     page = (tmp_path / "page" / "study.md").read_text()
     assert "`fedfv study mine.toml --track small --rows fedfv --setting 0`" in page
     assert "It is +5.17 ± 1.43 better" in page

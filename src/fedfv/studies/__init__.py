@@ -5,7 +5,7 @@ from fedfv._extras import comes_with
 with comes_with("experiments"):
     from fedfv.studies._analysis import COLUMNS, Analysis, Column, Estimate, Line, analyse
     from fedfv.studies._claims import objections, prose, sentence_of
-    from fedfv.studies._page import as_json, overview, picture, section, write_page
+    from fedfv.studies._page import as_json, overview, section, write_page, write_pictures
     from fedfv.studies._partitions import checksums
     from fedfv.studies._plan import Outlook, plan
     from fedfv.studies._planned import Planned, Stage, report_runs
@@ -41,7 +41,6 @@ __all__ = [
     "missing",
     "objections",
     "overview",
-    "picture",
     "plan",
     "prose",
     "read_study",
@@ -51,4 +50,5 @@ __all__ = [
     "tuned",
     "work",
     "write_page",
+    "write_pictures",
 ]

@@ -86,7 +86,7 @@ def rounds_to_target(result: Result, track: Track) -> float | None:
     if track.target is None:
         return None
     sign = -1 if result.scored_by.lower_is_better else 1
-    return next((float(done) for done, mean in result.curve if sign * (mean - track.target) >= 0), None)
+    return next((float(done) for done, mean, _ in result.curve if sign * (mean - track.target) >= 0), None)
 
 
 COLUMNS = {

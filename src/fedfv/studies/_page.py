@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedfv.reports import Point, distinct_styles, markdown_table, plot_front
+import torch
+
+from fedfv import reports
+from fedfv.reports import Curve, Point, distinct_styles, markdown_table, plot_curves, plot_front, styles_of
 from fedfv.studies._analysis import COLUMNS, Analysis, Estimate, Line
 from fedfv.studies._claims import prose
 from fedfv.studies._spec import Study
@@ -57,14 +60,15 @@ def section(study: Study, analysis: Analysis, command: str, image: str | None = 
         study: the study.
         analysis: the numbers of the track.
         command: the command that runs the study, such as "fedfv study benchmark".
-        image: the address of the picture, if there is one.
+        image: the address of the picture without its ending, if there are pictures.
     """
     track = analysis.track
     parts = [f"{track.about} {_how(study, analysis)}".strip()]
     if not analysis.lines:
         return f"{parts[0]}\n\nThere are no results on record yet."
     if image is not None:
-        parts.append(f"![{track.title}: spread against mean]({image})")
+        parts.append(f"![{track.title}: spread against mean]({image}.png)")
+        parts.append(f"![{track.title}: mean and spread against rounds]({image}-curves.png)")
     parts.append(_table(analysis, f"{command} --track {track.name}"))
     parts += [_differences(study, analysis, other) for other in study.against if analysis.line(other)]
     parts += [f"- {_label(study, row)} is left out: {why}" for row, why in track.left_out.items()]
@@ -158,6 +162,19 @@ def picture(analysis: Analysis) -> "Figure":
     return plot_front(analysis.track.title, points, front, analysis.score)
 
 
+def curves(study: Study, analysis: Analysis) -> "Figure":
+    """Mean and spread against rounds, of the rows that others are compared with and of those on the front."""
+    shown = [
+        line for line in analysis.lines if not line.diverged and line.row.name in (*study.against, *analysis.front())
+    ]
+    drawn = []
+    for line, style in zip(shown, styles_of([line.row.name for line in shown]), strict=True):
+        table = torch.tensor([result.curve for result in line.results.values()], dtype=torch.double)
+        curve = Curve([int(rounds) for rounds in table[0, :, 0]], table[:, :, 1], table[:, :, 2])
+        drawn.append(reports.Line(line.row.label, curve, style))
+    return plot_curves({analysis.track.title: drawn}, analysis.score)
+
+
 def as_json(study: Study, analyses: Sequence[Analysis]) -> dict[str, Any]:
     """All numbers of a study, by track and row."""
     tracks = {
@@ -194,10 +211,19 @@ def _finite(number: float) -> float | None:
     return round(number, 6) if number == number else None
 
 
+def write_pictures(study: Study, analysis: Analysis, place: Path) -> list[Path]:
+    """Draws the pictures of a track into PLACE.png and PLACE-curves.png, and returns their paths."""
+    files = [place.with_name(f"{place.name}{ending}") for ending in (".png", "-curves.png")]
+    for file, figure in zip(files, (picture(analysis), curves(study, analysis)), strict=True):
+        figure.savefig(file)
+    return files
+
+
 def write_page(study: Study, analyses: Sequence[Analysis], folder: Path, command: str) -> list[Path]:
     """Writes the page, its numbers and a picture for each track with results into the folder; returns the paths.
 
-    The files are study.md, study.json and study-TRACK.png; those of a short version begin with study-short.
+    The files are study.md, study.json, study-TRACK.png and study-TRACK-curves.png; those of a short version begin with
+    study-short.
     """
     folder.mkdir(parents=True, exist_ok=True)
     stem = "study-short" if study.short_of else "study"
@@ -210,9 +236,8 @@ def write_page(study: Study, analyses: Sequence[Analysis], folder: Path, command
     for analysis in analyses:
         image = None
         if analysis.lines:
-            files.append(folder / f"{stem}-{analysis.track.name}.png")
-            picture(analysis).savefig(files[-1])
-            image = files[-1].name
+            image = f"{stem}-{analysis.track.name}"
+            files += write_pictures(study, analysis, folder / image)
         parts += [f"## {analysis.track.title}", section(study, analysis, command, image)]
     files[0].write_text("\n\n".join(parts) + "\n")
     files[1].write_text(json.dumps(as_json(study, analyses), indent=1) + "\n")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 from fedfv.errors import ConfigError, RunError
@@ -36,7 +36,7 @@ class Result:
         sizes: the number of test examples.
         variances: sampling variances of scores that are not shares.
         liars: clients that lie, which metrics leave out.
-        curve: rounds done and mean test score over the counted clients, at each evaluation.
+        curve: at each evaluation the rounds done, and mean and standard deviation of the counted clients' test scores.
         against: the share of the replies of counted clients against which the step worked, over all lens entries.
         timing: rounds and processor time of the process that finished the run, and the median time of the rule.
         diverged: a sentence, if the run diverged; there are no scores then.
@@ -58,7 +58,7 @@ class Result:
     variances: Numbers | None = None
     liars: list[int] = field(default_factory=list)
     scored_by: Score = ACCURACY
-    curve: list[tuple[int, float]] = field(default_factory=list)
+    curve: list[tuple[int, float, float]] = field(default_factory=list)
     against: float | None = None
     timing: Timing | None = None
     diverged: str | None = None
@@ -85,7 +85,7 @@ class Result:
             timing, score = table.get("timing"), table.get("scored_by")
             table["timing"] = None if timing is None else Timing(*timing)
             table["scored_by"] = ACCURACY if score is None else Score(**score)
-            table["curve"] = [(rounds, mean) for rounds, mean in table.get("curve", [])]
+            table["curve"] = [(rounds, mean, std) for rounds, mean, std in table.get("curve", [])]
             return cls(**table)
         except (TypeError, AttributeError) as error:
             raise ValueError(f"it is no result ({error})") from None
@@ -146,12 +146,12 @@ def _rounded(values: Numbers) -> Numbers:
     return [None if value is None else round(value, _DIGITS) for value in values]
 
 
-def _curve(records: Iterable[Record], liars: list[int]) -> list[tuple[int, float]]:
+def _curve(records: Iterable[Record], liars: list[int]) -> list[tuple[int, float, float]]:
     curve = []
     for record in records:
         if record.test is not None:
             scores = [score for score in of_counted(record.test.scores, liars) if score is not None]
-            curve.append((record.rounds_done, round(fmean(scores), _DIGITS)))
+            curve.append((record.rounds_done, round(fmean(scores), _DIGITS), round(pstdev(scores), _DIGITS)))
     return curve
 
 
