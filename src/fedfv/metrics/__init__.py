@@ -11,6 +11,7 @@ from fedfv.metrics._fairness import (
     angle,
     atkinson,
     best,
+    best_10,
     cosine,
     cv,
     entropy,
@@ -25,6 +26,7 @@ from fedfv.metrics._fairness import (
     std,
     variance,
     worst,
+    worst_10,
 )
 from fedfv.metrics._metric import Kind, Metric, Place
 from fedfv.metrics._table import METRICS, bootstrap_interval, shown_in, summary
@@ -49,6 +51,7 @@ __all__ = [
     "angle",
     "atkinson",
     "best",
+    "best_10",
     "bootstrap_interval",
     "cosine",
     "cv",
@@ -71,4 +74,5 @@ __all__ = [
     "summary",
     "variance",
     "worst",
+    "worst_10",
 ]

@@ -1,7 +1,6 @@
 """All metrics, in the order in which tables show them."""
 
 import math
-from functools import partial
 from typing import Any
 
 from jaxtyping import Float, Int, Real
@@ -145,7 +144,7 @@ _ALL = (
     ),
     Metric(
         name="worst_10",
-        function=partial(fairness.worst, share=0.1),
+        function=fairness.worst_10,
         title="worst 10 %",
         help="mean of the worst 10 per cent of the clients",
         unit=PER_CENT,
@@ -156,7 +155,7 @@ _ALL = (
     ),
     Metric(
         name="best_10",
-        function=partial(fairness.best, share=0.1),
+        function=fairness.best_10,
         title="best 10 %",
         help="mean of the best 10 per cent of the clients",
         unit=PER_CENT,

@@ -11,14 +11,13 @@ from fedfv.reports._figures import (
     Point,
     Style,
     class_counts,
-    distinct_styles,
     plot_clients,
     plot_curves,
-    plot_front,
     plot_partition,
     plot_tradeoff,
     styles_of,
 )
+from fedfv.reports._front import distinct_styles, plot_front
 from fedfv.reports._markdown import fill_blocks, markdown_table
 from fedfv.reports._notes import attack_notes, notes_of
 from fedfv.reports._page import page_of, write_page

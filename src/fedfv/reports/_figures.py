@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, which is colour-blind safe. Further classes repeat the colours in a lighter shade.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-_DASHES, _MARKERS = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 3))), "osD^vP"
+_DASHES, MARKERS = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 3))), "osD^vP"
 
 
 class Style(NamedTuple):
@@ -42,16 +42,11 @@ def styles_of(families: Sequence[str]) -> list[Style]:
     for family in families:
         place = members[family] = members.get(family, -1) + 1
         colour = COLOURS[list(members).index(family) % len(COLOURS)]
-        styles.append(Style(colour, _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)]))
+        styles.append(Style(colour, _DASHES[place % len(_DASHES)], MARKERS[place % len(MARKERS)]))
     return styles
 
 
-def distinct_styles(count: int) -> list[Style]:
-    """A style for each of many rows: all colours with one marker, then all with the next."""
-    return [Style(COLOURS[i % len(COLOURS)], "-", _MARKERS[i // len(COLOURS) % len(_MARKERS)]) for i in range(count)]
-
-
-def _figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
     with comes_with("reports"):
         from matplotlib.figure import Figure
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
@@ -71,7 +66,7 @@ def plot_partition(federation: Federation) -> "Figure":
     """One bar for each client, stacked by class if the targets are classes."""
     counts = class_counts(federation).numpy()
     clients = range(len(counts))
-    figure = _figure(min(16, max(4, 0.12 * len(counts))), 3.2)
+    figure = new_figure(min(16, max(4, 0.12 * len(counts))), 3.2)
     axes = figure.subplots()
     below = np.zeros(len(counts))
     for number, column in enumerate(counts.T):
@@ -96,7 +91,7 @@ def plot_clients(rows: Sequence[Row]) -> "Figure":
     each other, and clients are in the order of their score in the first row. The bars of clients that lie are hatched;
     lines leave these clients out.
     """
-    figure = _figure(6.4, 3.2)
+    figure = new_figure(6.4, 3.2)
     axes = figure.subplots()
     everyone = _names_of_all(rows)
     order = _worst_to_best(rows) if everyone else {}
@@ -178,7 +173,7 @@ def plot_curves(panels: Mapping[str, Sequence[Line]], score: Score = ACCURACY) -
 
     Lines are means over seeds; bands are standard deviations over seeds.
     """
-    figure = _figure(10, 3.4 * len(panels))
+    figure = new_figure(10, 3.4 * len(panels))
     pairs = figure.subplots(len(panels), 2, squeeze=False)
     for pair, (title, lines) in zip(pairs, panels.items(), strict=True):
         for axes, what, values_of in zip(
@@ -211,7 +206,7 @@ def plot_tradeoff(panels: Mapping[str, Sequence[Point]]) -> "Figure":
 
     The lower right corner is best. A line joins each measured point to the published one, which is hollow.
     """
-    figure = _figure(7.5, 4.2 * len(panels))
+    figure = new_figure(7.5, 4.2 * len(panels))
     for axes, (title, points) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels.items(), strict=True):
         for label, (mean, mean_spread), (std, std_spread), (colour, _, marker), printed in points:
             if printed is not None:
@@ -225,34 +220,6 @@ def plot_tradeoff(panels: Mapping[str, Sequence[Point]]) -> "Figure":
     return figure
 
 
-def plot_front(title: str, points: Sequence[Point], front: Sequence[str], score: Score = ACCURACY) -> "Figure":
-    """Spread against mean of the clients' score with intervals, and the Pareto front: points that none other beats.
-
-    Args:
-        title: the heading.
-        points: the rows; their spreads are half lengths of intervals.
-        front: the labels of the points on the front.
-        score: what the score of a client means.
-    """
-    figure = _figure(9, 0.4 + 0.22 * max(len(points), 18))
-    axes = figure.subplots()
-    for label, (mean, mean_spread), (std, std_spread), (colour, _, marker), _printed in points:
-        best = label in front
-        axes.errorbar(mean, std, std_spread, mean_spread, marker, color=colour, elinewidth=0.6, ms=7 if best else 4)
-        axes.plot(
-            [mean], [std], marker, color=colour, mec="#000000" if best else colour, ms=7 if best else 4, label=label
-        )
-    edge = sorted((point.mean[0], point.std[0], point.label) for point in points if point.label in front)
-    axes.plot([mean for mean, *_ in edge], [std for _, std, _ in edge], "--", color="#000000", lw=0.8, zorder=0)
-    for mean, std, label in edge:
-        axes.annotate(label, (mean, std), xytext=(4, -9), textcoords="offset points", fontsize="x-small")
-    axes.set(title=title, xlabel=f"mean over clients of test {score.title}")
-    axes.set_ylabel("spread over clients, without test noise")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="x-small")
-    return figure
-
-
 def plot_lens(lens: Look, round: int, names: Sequence[str] = (), by_loss: bool = True) -> "Figure":
     """Which updates of a round conflict, and which clients the step helps or harms; they may be ordered by loss."""
     labels = [display_name(names, client) for client in lens.shown]
@@ -260,7 +227,7 @@ def plot_lens(lens: Look, round: int, names: Sequence[str] = (), by_loss: bool =
     above = np.zeros((size, size))
     above[np.triu_indices(size, 1)] = lens.cosines
     cosines = above + above.T + np.eye(size)
-    figure = _figure(8, 3.6)
+    figure = new_figure(8, 3.6)
     left, right = figure.subplots(1, 2)
     with comes_with("reports"):
         from matplotlib.colors import LinearSegmentedColormap

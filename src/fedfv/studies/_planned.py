@@ -13,7 +13,7 @@ from fedfv.studies._spec import Row, Study, Track
 
 Stage = Literal["tuning", "report"]
 _EVALUATIONS = 20  # of a run that chooses a setting
-ONLY = "all"  # the label of a setting that is the only one
+_ONLY = "all"  # the label of a setting that is the only one
 
 
 class Planned(NamedTuple):
@@ -43,10 +43,13 @@ class Planned(NamedTuple):
         return cls(track.name, row.name, stage, place, setting.label, seed, replace(experiment, **changes), key)
 
     def path(self, folder: Path) -> Path:
-        """The run directory, which also depends on the number of rounds."""
+        """The run directory, which also depends on the number of rounds, and another one for another experiment.
+
+        The only setting of a row, as those of the paper's studies, has a directory without a digest.
+        """
         place = folder / f"{self.track}-{self.experiment.rounds}" / folder_name(self.row)
-        if self.label != ONLY:
-            place /= f"{self.stage}-{self.setting}"
+        if self.label != _ONLY:
+            place /= f"{self.stage}-{self.setting}-{self.key[:8]}"
         return place / f"seed-{self.seed}"
 
 
