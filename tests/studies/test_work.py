@@ -1,6 +1,7 @@
 """Studies of a user's own: each run is made once, and what is finished is kept."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,8 @@ def test_the_command_goes_on_where_it_was_and_a_setting_can_be_rerun(
 ) -> None:
     write_study(tmp_path)
     monkeypatch.chdir(tmp_path)
+    assert main(["study", "mine.toml", "--plan"]) == 0
+    assert re.search(r"all +8 +28 ", capsys.readouterr().out)
     assert main(["study", "mine.toml", "--minutes", "0"]) == 1
     assert "The same command goes on." in capsys.readouterr().err
     assert main(["study", "mine.toml"]) == 0
@@ -114,6 +117,23 @@ def test_a_study_that_was_moved_keeps_its_results(tmp_path: Path) -> None:
         study = study_of(write_study(tmp_path / place))
         keys.append([run.key for run in missing(study, study.tracks[0], "tuning", Results(tmp_path))])
     assert keys[0] == keys[1]
+
+
+def test_a_rule_of_ones_own_stands_beside_the_study(tmp_path: Path) -> None:
+    (tmp_path / "greedy_rules.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fedfv import FedAvg\n"
+        "@dataclass(frozen=True)\n"
+        "class Greedy(FedAvg):\n"
+        "    strength: float = 1.0\n"
+    )
+    grid = {"aggregator.strength": [0.5, 2.0]}
+    rows = [{"name": "mine", "aggregator": {"name": "greedy_rules:Greedy"}, "grid": grid}]
+    study = study_of(write_study(tmp_path, rows=rows, against=[]))
+    settings = study.tracks[0].settings(study.rows[0], seed=3)
+    assert [str(each.experiments[0].aggregator) for each in settings] == [
+        f"Greedy(weighting='size', strength={strength})" for strength in (0.5, 2.0)
+    ]
 
 
 def test_a_line_that_was_cut_off_is_ignored_and_no_other_one_is_lost(tmp_path: Path) -> None:
