@@ -13,7 +13,7 @@ from fedfv.studies._results import Results
 from fedfv.studies._spec import Study
 from fedfv.studies._work import foreseen
 
-_MEASURED = 20  # rounds of a run that is only measured
+_MEASURED = 80  # rounds of a run that is only measured; the first ones also load compiled code
 
 
 class Outlook(NamedTuple):
