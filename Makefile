@@ -65,9 +65,10 @@ reproduce: .venv/.ready
 flower: .venv/.ready
 	$(BIN)/python examples/flower-fashion/loopback.py
 
-# Fills docs/reproduction.md and draws its figures from results/.
+# Fills docs/reproduction.md and docs/benchmark.md, and draws their figures, from results/.
 docs: .venv/.ready
 	$(BIN)/python scripts/fill_reproduction.py
+	$(BIN)/python scripts/fill_benchmark.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

@@ -7,7 +7,6 @@ written by hand. A test checks that the blocks agree with the files.
 """
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from fedfv.paper import (
     tally,
     tradeoff_figure,
 )
-from fedfv.reports import markdown_table, ranking_markdown
+from fedfv.reports import fill_blocks, markdown_table, ranking_markdown
 
 ROOT = Path(__file__).parents[1]
 RESULTS, IMAGES, PAGE = ROOT / "results", ROOT / "docs" / "images", ROOT / "docs" / "reproduction.md"
@@ -50,13 +49,7 @@ def blocks() -> dict[str, str]:
 
 def filled(page: str) -> str:
     """The page with its blocks filled from the results."""
-    for name, text in blocks().items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        block = text.strip().replace("\\", r"\\")  # in a template, a backslash is two
-        page, replaced = pattern.subn(rf"\1\n{block}\n\n\2", page)
-        if replaced != 1:
-            raise SystemExit(f"{PAGE} must have the marks of {name} once, got {replaced}.")
-    return page
+    return fill_blocks(page, blocks())
 
 
 def _in_short() -> str:

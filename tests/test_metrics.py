@@ -57,6 +57,9 @@ def binomial_clients(truth: np.ndarray[Any, Any], n: int, *address: int) -> Tens
         ("angle", math.degrees(math.acos(math.sqrt(1 / 1.2)))),
         ("gini", 0.25),  # the 16 ordered pairs differ by 0.25 in the mean, twice the mean is 1
         ("entropy", -sum(share * math.log(share) for share in (0.1, 0.2, 0.3, 0.4))),
+        ("worst_10", 0.2),
+        ("best_10", 0.8),
+        ("mean_and_worst", 0.35),
         ("kl_to_uniform", sum(share * math.log(4 * share) for share in (0.1, 0.2, 0.3, 0.4))),
         ("atkinson", 1 - (sum(math.sqrt(a) for a in (0.2, 0.4, 0.6, 0.8)) / 4) ** 2 / 0.5),
     ],
@@ -73,7 +76,10 @@ def test_the_table_holds_every_metric_with_a_description() -> None:
         if inspect.isfunction(function)
         and [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty] == ["values"]
     ]
-    assert {name for name, metric in METRICS.items() if not metric.needs_test_sizes} == {*needing} - {"over_seeds"}
+    assert {name for name, metric in METRICS.items() if not metric.needs_test_sizes} == {*needing} - {
+        "over_seeds",
+        "interval_over_seeds",
+    }
     for name, metric in METRICS.items():
         assert metric.name == metric.function.__name__ == name
         assert getattr(metrics, name) is metric.function

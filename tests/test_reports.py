@@ -30,11 +30,12 @@ EXPERIMENT = {"rounds": 2}
 
 def make() -> tuple[Study, PartResults]:
     """Two rules, two seeds, three evaluations of two clients with ten test examples each."""
+    settings = {"alpha": 0.5}
     rows = [
-        StudyRow(name="a", algorithm="fedavg", changes={}, paper={"average": (50.0, 10.0), "std": (20.0, 1.0)}),
-        StudyRow(name="b-1", algorithm="fedfv", parameters={"alpha": 0.5}, changes={}, paper={"average": (10.0, 0.5)}),
+        StudyRow(name="a", algorithm="fedavg", aggregator={}, paper={"average": (50.0, 10.0), "std": (20.0, 1.0)}),
+        StudyRow(name="b-1", algorithm="fedfv", parameters=settings, aggregator={}, paper={"average": (10.0, 0.5)}),
     ]
-    part = Part(name="part", dataset="Made up", columns=["average", "std"], experiment=EXPERIMENT, rows=rows)
+    part = Part(name="part", title="Made up", columns=["average", "std"], experiment=EXPERIMENT, rows=rows)
     right = {
         "a": torch.tensor([[[0, 0], [5, 5], [4, 8]], [[0, 0], [5, 5], [2, 6]]]),
         "b-1": torch.tensor([[[0, 0], [5, 5], [6, 6]], [[0, 0], [5, 5], [8, 8]]]),
@@ -45,7 +46,7 @@ def make() -> tuple[Study, PartResults]:
         Claim(text="a is better", column="average", rows=["a"], above=["b-*"]),
         Claim(text="about others", column="average", rows=["c"], above=["*"]),
     ]
-    return Study(title="Table 9", seeds=[0, 1], parts=[part], claims=claims), results
+    return Study(title="Table 9", seeds=[0, 1], tracks=[part], claims=claims), results
 
 
 def test_cells_are_of_the_last_model_over_seeds_by_hand() -> None:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfv.sampling import SAMPLINGS, Availability, BySize, Everyone, Sampler, Uniform, replying
+from fedfv.sampling import SAMPLINGS, Availability, BySize, Everyone, Sampler, TimeOfDay, Uniform, replying
 
 ROUNDS = 2000
 PATTERN = ((1, 0, 1, 1, 1), (0, 0, 0, 0, 0), (1, 1, 1, 1, 1))
@@ -115,7 +115,9 @@ def test_each_sampler_leaves_out_clients_that_drop_out(make: Callable[[float], S
 
 
 def test_samplers_have_names_and_equal_ones_are_equal() -> None:
-    assert {kind.__name__ for kind in SAMPLINGS.values()} == {"Uniform", "BySize", "Everyone", "Availability"}
+    assert {kind.__name__ for kind in SAMPLINGS.values()} == {
+        *("Uniform", "BySize", "Everyone", "Availability", "TimeOfDay")
+    }
     assert {Uniform(count=3), Uniform(count=3), BySize(count=3)} == {BySize(count=3), Uniform(count=3)}
 
 
@@ -208,3 +210,37 @@ WRONG_PATTERNS: list[tuple[Any, str]] = [
 def test_invalid_sampling_is_refused_in_one_sentence(make: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         make()
+
+
+def test_clients_are_there_for_their_share_of_the_day_one_time_zone_after_the_other() -> None:
+    day = TimeOfDay(rounds_per_day=24, share=0.25)
+    rounds = [set(day(round, equal(48), seed=0).tolist()) for round in range(48)]
+    assert rounds[:24] == rounds[24:]
+    assert {client: sum(client in there for there in rounds) for client in range(48)} == dict.fromkeys(range(48), 12)
+    assert [round for round in range(24) if 20 in rounds[round]] == [10, 11, 12, 13, 14, 15]  # 20 / 48 of a day later
+
+
+def test_at_most_count_of_the_clients_that_are_there_are_asked_and_some_drop_out() -> None:
+    sampler = TimeOfDay(rounds_per_day=8, share=0.5, count=5)
+    there = TimeOfDay(rounds_per_day=8, share=0.5)
+    for round in range(16):
+        chosen = set(sampler(round, equal(40), seed=1).tolist())
+        assert len(chosen) == 5
+        assert chosen <= set(there(round, equal(40), seed=1).tolist())
+    lossy = TimeOfDay(rounds_per_day=8, share=0.5, count=5, dropout=0.5)
+    assert 30 < sum(len(lossy(round, equal(40), seed=1)) for round in range(20)) < 70
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rounds_per_day": 0}, "`rounds_per_day` of TimeOfDay"),
+        ({"share": 0.0}, "`share` of TimeOfDay"),
+        ({"share": 1.5}, "`share` of TimeOfDay"),
+        ({"count": 0}, "`count` of TimeOfDay"),
+        ({"dropout": 1.0}, "`dropout` of TimeOfDay"),
+    ],
+)
+def test_a_time_of_day_that_cannot_be_is_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        TimeOfDay(**options)

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedfv.checks import check_count, check_number
 from fedfv.seeding import rng
 
-__all__ = ["SAMPLINGS", "Availability", "BySize", "Everyone", "Sampler", "Uniform", "replying"]
+__all__ = ["SAMPLINGS", "Availability", "BySize", "Everyone", "Sampler", "TimeOfDay", "Uniform", "replying"]
 
 
 class Sampler(Protocol):
@@ -154,9 +154,44 @@ class Availability:
         if self.count is not None:
             _check_at_most(self.count, len(sizes))
         available = torch.tensor(self.pattern[round % len(self.pattern)]).nonzero().flatten()
-        if self.count is not None and self.count < len(available):
-            available = available[_draw(len(available), self.count, seed, round)]
-        return replying(available, round, self.dropout, seed)
+        return replying(_some(available, self.count, round, seed), round, self.dropout, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeOfDay:
+    """Clients drawn uniformly, without replacement, from those for whom it is the right time of the day.
+
+    Clients are spread over time zones in the order of their ids: client k of N is available in the first
+    `share * rounds_per_day` rounds of its own day, which begins k / N of a day later than that of client 0.
+
+    Args:
+        rounds_per_day: the number of rounds in a day.
+        share: the share of the day in which a client is available.
+        count: the largest number of chosen clients; None for all available clients.
+        dropout: the probability that a chosen client fails to reply.
+
+    >>> day = TimeOfDay(rounds_per_day=4, share=0.5)
+    >>> sizes = torch.full((4,), 10)
+    >>> [day(round=round, sizes=sizes, seed=0).tolist() for round in range(4)]
+    [[0, 3], [0, 1], [1, 2], [2, 3]]
+    """
+
+    rounds_per_day: int = 24
+    share: float = 0.5
+    count: int | None = None
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_count(self, "rounds_per_day", low=1)
+        check_number(self, "share", 0, 1, open_low=True)
+        check_count(self, "count", low=1, optional=True)
+        _check_dropout(self)
+
+    def __call__(self, round: int, sizes: Int[Tensor, " N"], seed: int) -> Int[Tensor, " r"]:
+        _check_sizes(sizes)
+        begins = torch.arange(len(sizes)) * self.rounds_per_day // len(sizes)
+        awake = (round - begins) % self.rounds_per_day < self.share * self.rounds_per_day
+        return replying(_some(awake.nonzero().flatten(), self.count, round, seed), round, self.dropout, seed)
 
 
 SAMPLINGS: dict[str, type[Any]] = {
@@ -164,6 +199,7 @@ SAMPLINGS: dict[str, type[Any]] = {
     "by-size": BySize,
     "everyone": Everyone,
     "availability": Availability,
+    "time-of-day": TimeOfDay,
 }
 
 
@@ -183,6 +219,13 @@ def replying(chosen: Int[Tensor, " m"], round: int, probability: float, seed: in
         return chosen
     numbers = torch.from_numpy(rng(seed, "dropout", round).random(int(chosen.max()) + 1))
     return chosen[numbers[chosen] >= probability]
+
+
+def _some(available: Int[Tensor, " a"], count: int | None, round: int, seed: int) -> Int[Tensor, " m"]:
+    """At most `count` of the available clients."""
+    if count is None or count >= len(available):
+        return available
+    return available[_draw(len(available), count, seed, round)]
 
 
 def _draw(

@@ -1,5 +1,6 @@
 """The round loop."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple
 
@@ -14,13 +15,14 @@ __all__ = ["Round", "simulate"]
 class Round(NamedTuple, Generic[State]):
     """The server after a round, and the replies, direction and explanation of the round.
 
-    The last three are None if nobody replied; the explanation is also None if the rule gives none.
+    Replies and direction are None if nobody replied; the explanation is also None if the rule gives none.
     """
 
     server: ServerState[State]
     replies: Replies | None
     direction: Float[Tensor, " d"] | None
     explanation: Explanation | None
+    seconds: float = 0.0  # processor time that the rule and its step took
 
 
 def simulate(
@@ -42,5 +44,6 @@ def simulate(
             yield Round(server, None, None, None)
             continue
         replies = clients(server.round, chosen, server.params, server.buffers)
+        begin = time.process_time()
         server, direction, explanation = explained_step(aggregator, replies, server)
-        yield Round(server, replies, direction, explanation)
+        yield Round(server, replies, direction, explanation, time.process_time() - begin)

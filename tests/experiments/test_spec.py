@@ -113,8 +113,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"sampling": {"kind": "fedfv:FedAvg"}},
-        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, or of a frozen dataclass whose "
-        "`__call__` takes round, sizes and seed, got FedAvg(",
+        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, TimeOfDay, or of a frozen dataclass "
+        "whose `__call__` takes round, sizes and seed, got FedAvg(",
     ),
     (
         {"partition": {"kind": "by-column", "fractions": [0.8, 0.1, float("nan")]}},
@@ -241,8 +241,8 @@ MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
     (
         Experiment,
         {**GIVEN, "sampling": "everyone"},
-        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, or of a frozen dataclass whose "
-        "`__call__` takes round, sizes and seed, got 'everyone'.",
+        "`sampling` must be an object of Uniform, BySize, Everyone, Availability, TimeOfDay, or of a frozen dataclass "
+        "whose `__call__` takes round, sizes and seed, got 'everyone'.",
     ),
     (Experiment, {**GIVEN, "sampling": FedAvg()}, "`sampling` must be an object of Uniform, BySize, Everyone, "),
     *(
@@ -261,7 +261,7 @@ MISTAKES: list[tuple[Any, dict[str, Any], str]] = [
         {**GIVEN, "task": "regression"},
         "`task` must be an object of Classification, Regression, NextToken, ",
     ),
-    (StudyRow, {"name": "x", "algorithm": "fedavg"}, "`changes` of StudyRow is missing."),
+    (StudyRow, {"name": "x", "algorithm": "fedavg"}, "`aggregator` of StudyRow is missing."),
     (LabelShards, {"num_clients": 0}, "`num_clients` of LabelShards must be a whole number from 1, got 0."),
     (LocalSGD, {"lr": "0.1"}, "`lr` of local training must be positive, got '0.1'."),
     (LocalSGD, {"batch_size": "8"}, "`batch_size` of local training must be a whole number from 1, got '8'."),

@@ -34,7 +34,7 @@ def test_the_printed_numbers_are_those_of_the_paper() -> None:
             for column, cell in row.paper.items():
                 assert cell == (theirs[column]["mean"], theirs[column]["seed_std"])
     for part, theirs in zip(paper_study("table4").parts, printed["table4"]["rows"], strict=True):
-        assert part.dataset == theirs["dataset"]
+        assert part.title == theirs["dataset"]
         for row in part.rows:
             assert row.paper["std"] == (theirs[row.name]["mean"], theirs[row.name]["seed_std"])
 

@@ -160,3 +160,15 @@ def test_a_report_names_a_number_of_rounds_that_is_none(tmp_path: Path, whole: P
     file.write_text(file.read_text().replace("rounds = 4", 'rounds = "4"', 1))
     _, (unreadable,) = read_runs([place.path])
     assert unreadable.why == f"`rounds` in experiment.toml of {place.path} must be a whole number, got '4'."
+
+
+def test_tensors_in_another_order_in_memory_are_saved_and_come_back(tmp_path: Path) -> None:
+    place = RunDirectory(tmp_path)
+    square = torch.arange(9.0).view(3, 3)
+    tensors = {"turned": square.mT, "some": square[:, torch.tensor([True, False, True])].mT, "round": torch.tensor(1)}
+    place.save(tensors)
+    found = place.load()
+    assert found is not None
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {
+        name: tensor.tolist() for name, tensor in tensors.items()
+    }

@@ -13,7 +13,7 @@ def main(arguments: list[str] | None = None) -> int:
     wait_passively()  # must come before torch is imported
     try:
         with comes_with("experiments"):
-            from fedfv.cli import _commands, _home, _new, _studies  # noqa: F401
+            from fedfv.cli import _commands, _home, _new, _studies, _study  # noqa: F401
             from fedfv.cli._app import call
 
         return call(sys.argv[1:] if arguments is None else arguments)

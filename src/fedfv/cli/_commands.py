@@ -115,6 +115,7 @@ def list_command(
             "partitions",
             "samplings",
             "attacks",
+            "studies",
             "sweeps",
             "tasks",
             "trainings",

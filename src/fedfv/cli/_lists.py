@@ -18,6 +18,7 @@ from fedfv.experiments import PARTITIONS, SAMPLINGS, bundled
 from fedfv.metrics import METRICS
 from fedfv.models import MODELS
 from fedfv.reports import class_counts
+from fedfv.studies import bundled_studies, read_study
 from fedfv.tasks import TASKS
 from fedfv.training import TRAININGS
 
@@ -43,11 +44,23 @@ def listed(what: str) -> dict[str, str]:
             return {name: _with_keys(make) for name, make in MODELS.items()}
         case "datasets":
             return {name: _first_line(load) for name, load in data.DATASETS.items()}
+        case "studies":
+            return _studies()
         case "metrics":
             return {name: metric.help for name, metric in METRICS.items()}
         case _:
             texts = bundled("sweeps" if what == "sweeps" else "experiments")
             return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}
+
+
+def _studies() -> dict[str, str]:
+    """The studies of the package, and the tracks of each, which are studies too."""
+    known = {}
+    for name in bundled_studies():
+        study = read_study(name)
+        known[name] = f"{study.title}: {len(study.every_row())} rows, {len(study.tracks)} tracks"
+        known |= {track.name: track.title for track in study.tracks}
+    return known
 
 
 def list_table(what: str) -> Table:

@@ -1,7 +1,8 @@
 """The commands reproduce and sweep, which run many experiments."""
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +20,10 @@ from fedfv.experiments import (
     run_many,
     settings_of,
 )
-from fedfv.paper import as_markdown, collect, paper_study, printed_numbers, write_study
+from fedfv.paper import as_markdown, collect, paper_study, printed_numbers, runs_in, write_study
 from fedfv.reports import RankOn, check_ranking, environments_of, rank, read_runs, write_page, write_ranking
 from fedfv.runs import held
+from fedfv.studies import work
 
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Number of parallel runs, each in its own process; default one per core.")
@@ -39,10 +41,13 @@ def reproduce(
     folder: Folder = None,
 ) -> None:
     """Run a table or figure of the paper, and compare it cell by cell; finished runs are not repeated."""
-    study = paper_study(name).shortened(_listed(rows), _numbers("--seeds", seeds), rounds)
+    study = paper_study(name).shortened(listed(rows), numbers("--seeds", seeds), rounds)
     runs = study.runs(directory)
     with held(directory / f".{name}.lock", str(directory / name)):
-        _run(runs, jobs, folder)
+        with _interruptible():
+            _fetch(runs, folder)
+            with watching_many() as watch:
+                work(study, None, runs_in(directory), jobs=jobs, data=folder, watch=watch)
         readable, unreadable = read_runs(runs)
         results = collect(study, readable, directory)
         files = write_study(study, results, environments_of(runs), directory, name)
@@ -86,7 +91,10 @@ def sweep(
     directory = Path("sweeps") / name if directory is None else directory
     runs = {path: experiment for setting in settings for path, experiment in setting.runs(directory).items()}
     with held(directory / ".sweep.lock", str(directory)):
-        _run(runs, jobs, folder)
+        with _interruptible():
+            _fetch(runs, folder)
+            with watching_many() as watch:
+                run_many(runs, jobs=jobs, data=folder, watch=watch)
         ranked = rank(settings, directory, by, on)
         files = write_ranking(ranked, by, on, directory, environments_of(runs))
     out.print(ranking_table(ranked, by, on))
@@ -94,16 +102,20 @@ def sweep(
     out.print(f"Saved in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
 
 
-def _run(runs: Mapping[Path, Experiment], jobs: int | None, folder: Path | None) -> None:
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ends the command in one sentence after an interrupt, which saves all runs."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM has the effect of an interrupt
     try:
-        for name in {experiment.data.name for experiment in runs.values()}:
-            fetch_missing(name, folder)
-        with watching_many() as watch:
-            run_many(runs, jobs=jobs, data=folder, watch=watch)
+        yield
     except KeyboardInterrupt:
         err.print("Interrupted and saved; resume with the same command.")
         raise typer.Exit(1) from None
+
+
+def _fetch(runs: Mapping[Path, Experiment], folder: Path | None) -> None:
+    for name in {experiment.data.name for experiment in runs.values()}:
+        fetch_missing(name, folder)
 
 
 def _warn_diverged(runs: Iterable[Path]) -> None:
@@ -120,12 +132,12 @@ def _ranking(tables: dict[str, Any], by: str | None, on: RankOn | None) -> tuple
     return by or table.get("by", "mean"), on or table.get("on", "validation")
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _numbers(option: str, text: str) -> list[int]:
+def numbers(option: str, text: str) -> list[int]:
     try:
-        return [int(part) for part in _listed(text)]
+        return [int(part) for part in listed(text)]
     except ValueError:
         raise ConfigError(f"{option} must be integers separated by commas, got {text!r}.") from None

@@ -11,7 +11,7 @@ from fedfv.data._cifar10 import cifar10
 from fedfv.data._columns import Columns, Feature
 from fedfv.data._dataset import CodedColumn, Dataset
 from fedfv.data._download import Download
-from fedfv.data._examples import example
+from fedfv.data._examples import example, example_table
 from fedfv.data._fashion import fashion_mnist, fashion_tops
 from fedfv.data._federation import Federation, Index, Part
 from fedfv.data._load import DATASETS, check, fetch, is_missing, load
@@ -61,6 +61,7 @@ __all__ = [
     "cifar10",
     "cut",
     "example",
+    "example_table",
     "fashion_mnist",
     "fashion_tops",
     "federate",

@@ -133,6 +133,20 @@ class Federation:
                     digest.update(values[rows].cpu().numpy().data)
         return digest.hexdigest()
 
+    def partition_digest(self) -> str:
+        """SHA-256 of which client holds which rows for what, in hexadecimal; the examples do not matter.
+
+        >>> half = Index.of([torch.tensor([1, 0]), torch.tensor([2])])
+        >>> one = Federation(torch.eye(3), torch.tensor([0, 1, 1]), half, half, half, num_classes=2)
+        >>> one.partition_digest() == replace(one, inputs=2 * one.inputs).partition_digest()
+        True
+        """
+        digest = hashlib.sha256(repr(self.names).encode())
+        for index in (self.train, self.validation, self.test):
+            digest.update(index.offsets.numpy().data)
+            digest.update(index.rows.numpy().data)
+        return digest.hexdigest()
+
     def examples(self, part: Part, client: int) -> tuple[Tensor, Tensor]:
         """The inputs and targets of one client: views if its rows are consecutive, else copies."""
         rows = getattr(self, part)[client]

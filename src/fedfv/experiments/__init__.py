@@ -14,17 +14,17 @@ with comes_with("experiments"):
         Unequal,
     )
     from fedfv.errors import ConfigError, DivergedError, RunError
-    from fedfv.experiments._build import build_federation
+    from fedfv.experiments._build import build_federation, data_of, load_data
     from fedfv.experiments._bundled import bundled
     from fedfv.experiments._errors import build
     from fedfv.experiments._evaluate import Scored, evaluate_run
-    from fedfv.experiments._many import ManyProgress, run_many
+    from fedfv.experiments._many import ManyProgress, Timing, run_many
     from fedfv.experiments._run import experiment_of, run
     from fedfv.experiments._seeding import SEEDINGS, AddressedSeeding, Seeding
     from fedfv.experiments._spec import Data, Experiment, Model, specification
     from fedfv.experiments._sweep import Setting, folder_name, settings_of
     from fedfv.runs import Progress, RunDirectory
-    from fedfv.sampling import SAMPLINGS, Availability, BySize, Everyone, Uniform
+    from fedfv.sampling import SAMPLINGS, Availability, BySize, Everyone, TimeOfDay, Uniform
 
 __all__ = [
     "IID",
@@ -52,14 +52,18 @@ __all__ = [
     "Scored",
     "Seeding",
     "Setting",
+    "TimeOfDay",
+    "Timing",
     "Unequal",
     "Uniform",
     "build",
     "build_federation",
     "bundled",
+    "data_of",
     "evaluate_run",
     "experiment_of",
     "folder_name",
+    "load_data",
     "run",
     "run_many",
     "settings_of",

@@ -75,12 +75,18 @@ def build(cls: type[T], table: Any, where: str) -> T:
 
 def adapter_of(cls: type[T]) -> TypeAdapter[T]:
     """Converts TOML tables to objects of the dataclass, and back."""
+    kind: Any = cls
     try:
-        return TypeAdapter(cls)
+        return _adapter(kind)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         raise ConfigError(
             f"fields of {cls.__name__} must have types that TOML can hold, but pydantic raised {told(error)}."
         ) from error
+
+
+@functools.lru_cache(maxsize=256)  # an adapter takes longer to make than an experiment takes to check
+def _adapter(cls: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
 
 
 def sentence(error: ValidationError, where: str) -> str:

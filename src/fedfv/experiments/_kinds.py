@@ -1,6 +1,7 @@
 """Tables of an experiment in which a key names the class of the object: a known name or an import path."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, get_origin
@@ -62,8 +63,13 @@ def _is_rule_type(hint: Any) -> bool:
     return "Aggregator" in hint if isinstance(hint, str) else (get_origin(hint) or hint) is Aggregator
 
 
-def _without_inner(kind: type[Any]) -> Any:
+def _without_inner(kind: Any) -> Any:
     """A dataclass with the other fields of a rule, which pydantic can check."""
+    return _others(kind)
+
+
+@functools.lru_cache(maxsize=256)
+def _others(kind: Any) -> Any:
     others = [field for field in dataclasses.fields(kind) if not _is_rule_type(field.type) and field.init]
     fields: list[Any] = []
     for each in others:

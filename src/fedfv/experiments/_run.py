@@ -166,7 +166,9 @@ def _run(parts: _Parts, place: RunDirectory, watch: Watch) -> None:
             recorder.add(server, record, save=server.round == experiment.rounds)
             scores = scores if record.test is None else record.test.scores
             replied = len(record.replied or [])
-            progress = progress._replace(rounds_done=server.round, scores=scores, replied=replied, record=record)
+            progress = progress._replace(
+                rounds_done=server.round, scores=scores, replied=replied, record=record, seconds=turn.seconds
+            )
             watch(progress)
     except KeyboardInterrupt:
         recorder.save()

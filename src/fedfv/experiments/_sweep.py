@@ -17,6 +17,7 @@ class Setting:
 
     label: str
     experiments: tuple[Experiment, ...]  # one for each seed
+    tables: dict[str, Any]  # of these experiments as they were written, without the seed
 
     def runs(self, folder: Path) -> dict[Path, Experiment]:
         """The experiments of the setting by their run directories."""
@@ -71,7 +72,8 @@ def settings_of(tables: dict[str, Any]) -> list[Setting]:
         changed = copy.deepcopy(base)
         for key, value in zip(varied, values, strict=True):
             _merge(changed, key, value)
-        settings.append(Setting(label, tuple(Experiment.from_dict({**changed, "seed": seed}) for seed in seeds)))
+        experiments = tuple(Experiment.from_dict({**changed, "seed": seed}) for seed in seeds)
+        settings.append(Setting(label, experiments, changed))
     return settings
 
 

@@ -10,6 +10,8 @@ from torch import Tensor
 Measure = Callable[[Real[Tensor, "*batch N"]], Float[Tensor, "*batch"]]
 """A function that turns the values of N clients into one number, for one federation or for each of a batch."""
 
+_TENTH = 0.1
+
 
 def mean(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
     """Mean over the clients, with equal weights.
@@ -56,6 +58,36 @@ def best(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor,
     """
     descending = checked(values).sort(dim=-1, descending=True).values
     return descending[..., : _count(share, descending.shape[-1])].mean(dim=-1)
+
+
+def worst_10(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Mean of the lowest 10 % of the clients.
+
+    >>> worst_10(torch.tensor([0.75, 0.25]))
+    tensor(0.2500, dtype=torch.float64)
+    """
+    return worst(values, _TENTH)
+
+
+def best_10(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """Mean of the highest 10 % of the clients.
+
+    >>> best_10(torch.tensor([0.75, 0.25]))
+    tensor(0.7500, dtype=torch.float64)
+    """
+    return best(values, _TENTH)
+
+
+def mean_and_worst(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
+    """The middle between the mean over all clients and the mean of the lowest 10 %.
+
+    A setting that is chosen by this number serves both: it may neither forget the worst-served clients nor serve
+    everybody badly.
+
+    >>> mean_and_worst(torch.tensor([0.75, 0.25]))
+    tensor(0.3750, dtype=torch.float64)
+    """
+    return (mean(values) + worst_10(values)) / 2
 
 
 def minimum(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:

@@ -153,6 +153,45 @@ def over_seeds(values: Real[Tensor, " seeds"]) -> tuple[float, float]:
     return float(numbers.mean()), float(numbers.std(correction=0))
 
 
+def interval_over_seeds(values: Real[Tensor, " seeds"], level: float = 0.95) -> tuple[float, float]:
+    """Confidence interval of the mean over seeds, by Student's t; NaN for a single seed.
+
+    Each seed is one independent repetition of all that the seed draws: with a seed that also draws the partition, the
+    interval covers other partitions too. The clients of one seed are not independent of each other, since they share a
+    model, so they do not count as repetitions. The interval assumes that the values are about normal, which five of
+    them cannot disprove.
+
+    >>> low, high = interval_over_seeds(torch.tensor([46.0, 48.0, 47.0]))
+    >>> round(low, 2), round(high, 2)
+    (44.52, 49.48)
+    """
+    middle, spread = over_seeds(values)
+    free = len(values) - 1
+    if free == 0:
+        return math.nan, math.nan
+    half = _student_quantile((1 + level) / 2, free) * spread / math.sqrt(free)
+    return middle - half, middle + half
+
+
+def _student_quantile(probability: float, free: int) -> float:
+    """The quantile of Student's t distribution for a probability above 1/2, by bisection over the angle."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_within(middle, free) < 2 * probability - 1 else (low, middle)
+    return math.tan(low) * math.sqrt(free)
+
+
+def _student_within(angle: float, free: int) -> float:
+    """P(|T| < sqrt(free) tan(angle)), a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    cosine, odd = math.cos(angle), free % 2
+    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    for power in range(odd, free - 1, 2):
+        total += term
+        term *= cosine**2 * (power + 1) / (power + 2)
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+
 def paired_difference(
     metric: Measure, first: Real[Tensor, "seeds N"], second: Real[Tensor, "seeds N"]
 ) -> tuple[float, float]:

@@ -19,8 +19,9 @@ from fedfv.paper._figures import curves_figure, tradeoff_figure
 from fedfv.paper._printed import printed_numbers
 from fedfv.paper._results import PartResults, collect, load_results, merge, save_results
 from fedfv.paper._seeding import PaperSeeding
-from fedfv.paper._study import PAPER, Claim, Part, Study, StudyRow, paper_study, run_path
+from fedfv.paper._study import PAPER, Part, Study, StudyRow, paper_study, run_path, runs_in
 from fedfv.paper._write import write_record, write_study
+from fedfv.studies import Claim
 
 __all__ = [
     "COLUMNS",
@@ -46,6 +47,7 @@ __all__ = [
     "paper_study",
     "printed_numbers",
     "run_path",
+    "runs_in",
     "save_results",
     "tally",
     "tradeoff_figure",

@@ -12,8 +12,9 @@ from torch import Tensor
 from fedfv.metrics import over_seeds
 from fedfv.paper._columns import COLUMNS
 from fedfv.paper._results import PartResults
-from fedfv.paper._study import Claim, Study, StudyRow
+from fedfv.paper._study import Study, StudyRow
 from fedfv.reports import markdown_table
+from fedfv.studies import Claim
 
 
 class Cell(NamedTuple):
@@ -114,9 +115,9 @@ def as_json(study: Study, all_results: Sequence[PartResults]) -> dict[str, Any]:
             (column,) = results.part.columns
             cells = cells_of(results)
             pairs = {row: _pair(columns[column]) for row, columns in cells.items()}
-            rows.append({"dataset": results.part.dataset, **pairs})
+            rows.append({"dataset": results.part.title, **pairs})
         return {"rows": rows}
-    parts = [{"dataset": results.part.dataset, "rows": _json_rows(results)} for results in all_results]
+    parts = [{"dataset": results.part.title, "rows": _json_rows(results)} for results in all_results]
     return parts[0] if len(study.parts) == 1 else {"parts": parts}
 
 
@@ -158,7 +159,7 @@ def _pair(cell: Cell) -> dict[str, float]:
 def _table(results: PartResults) -> str:
     part, cells = results.part, cells_of(results)
     caption = (
-        f"{part.dataset}, {part.experiment['rounds']} rounds; test accuracy of the clients in per cent, ± over seeds"
+        f"{part.title}, {part.experiment['rounds']} rounds; test accuracy of the clients in per cent, ± over seeds"
     )
     lines = []
     for row in part.rows:
@@ -190,7 +191,7 @@ def _claim_lines(claim: Claim, results: PartResults) -> list[str]:
         return f"in {judgement.seeds} of {judgement.of} seeds"
 
     verdict = "holds" if _holds(judgements) else "does not hold"
-    head = f"- {results.part.dataset}: {claim.text}: **{verdict}**"
+    head = f"- {results.part.title}: {claim.text}: **{verdict}**"
     if verdict == "holds" and len(judgements) == 1:
         return [f"{head} ({seeds(judgements[0])})."]
     lines = [f"{head}."]

@@ -21,7 +21,7 @@ def curves_figure(all_results: Sequence[PartResults]) -> "Figure":
         means, stds = (values_of(results, row.name, column) / 100 for column in ("average", "std"))
         return Line(label, Curve(results.rounds, means, stds), style)
 
-    return plot_curves({results.part.dataset.partition(" (")[0]: _drawn(results, line) for results in all_results})
+    return plot_curves({results.part.title.partition(" (")[0]: _drawn(results, line) for results in all_results})
 
 
 def tradeoff_figure(all_results: Sequence[PartResults]) -> "Figure":
@@ -32,7 +32,7 @@ def tradeoff_figure(all_results: Sequence[PartResults]) -> "Figure":
         printed = (mean.paper[0], std.paper[0]) if mean.paper and std.paper else None
         return Point(label, (mean.mean, mean.seed_std), (std.mean, std.seed_std), style, printed)
 
-    return plot_tradeoff({results.part.dataset: _drawn(results, point) for results in all_results})
+    return plot_tradeoff({results.part.title: _drawn(results, point) for results in all_results})
 
 
 def _drawn(results: PartResults, draw: Callable[[PartResults, StudyRow, str, Style], T]) -> list[T]:

@@ -17,7 +17,8 @@ from fedfv.reports._figures import (
     plot_tradeoff,
     styles_of,
 )
-from fedfv.reports._markdown import markdown_table
+from fedfv.reports._front import distinct_styles, plot_front
+from fedfv.reports._markdown import fill_blocks, markdown_table
 from fedfv.reports._notes import attack_notes, notes_of
 from fedfv.reports._page import page_of, write_page
 from fedfv.reports._printed import Printed, PrintedNumbers
@@ -68,7 +69,9 @@ __all__ = [
     "best_of_each_rule",
     "check_ranking",
     "class_counts",
+    "distinct_styles",
     "environments_of",
+    "fill_blocks",
     "group_by_seed",
     "markdown_table",
     "notes_of",
@@ -76,6 +79,7 @@ __all__ = [
     "payers_of",
     "plot_clients",
     "plot_curves",
+    "plot_front",
     "plot_partition",
     "plot_tradeoff",
     "rank",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, which is colour-blind safe. Further classes repeat the colours in a lighter shade.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-_DASHES, _MARKERS = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 3))), "osD^vP"
+_DASHES, MARKERS = ("-", "--", ":", "-.", (0, (1, 4)), (0, (6, 3))), "osD^vP"
 
 
 class Style(NamedTuple):
@@ -42,11 +42,11 @@ def styles_of(families: Sequence[str]) -> list[Style]:
     for family in families:
         place = members[family] = members.get(family, -1) + 1
         colour = COLOURS[list(members).index(family) % len(COLOURS)]
-        styles.append(Style(colour, _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)]))
+        styles.append(Style(colour, _DASHES[place % len(_DASHES)], MARKERS[place % len(MARKERS)]))
     return styles
 
 
-def _figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
     with comes_with("reports"):
         from matplotlib.figure import Figure
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
@@ -66,7 +66,7 @@ def plot_partition(federation: Federation) -> "Figure":
     """One bar for each client, stacked by class if the targets are classes."""
     counts = class_counts(federation).numpy()
     clients = range(len(counts))
-    figure = _figure(min(16, max(4, 0.12 * len(counts))), 3.2)
+    figure = new_figure(min(16, max(4, 0.12 * len(counts))), 3.2)
     axes = figure.subplots()
     below = np.zeros(len(counts))
     for number, column in enumerate(counts.T):
@@ -91,7 +91,7 @@ def plot_clients(rows: Sequence[Row]) -> "Figure":
     each other, and clients are in the order of their score in the first row. The bars of clients that lie are hatched;
     lines leave these clients out.
     """
-    figure = _figure(6.4, 3.2)
+    figure = new_figure(6.4, 3.2)
     axes = figure.subplots()
     everyone = _names_of_all(rows)
     order = _worst_to_best(rows) if everyone else {}
@@ -173,7 +173,7 @@ def plot_curves(panels: Mapping[str, Sequence[Line]], score: Score = ACCURACY) -
 
     Lines are means over seeds; bands are standard deviations over seeds.
     """
-    figure = _figure(10, 3.4 * len(panels))
+    figure = new_figure(10, 3.4 * len(panels))
     pairs = figure.subplots(len(panels), 2, squeeze=False)
     for pair, (title, lines) in zip(pairs, panels.items(), strict=True):
         for axes, what, values_of in zip(
@@ -206,7 +206,7 @@ def plot_tradeoff(panels: Mapping[str, Sequence[Point]]) -> "Figure":
 
     The lower right corner is best. A line joins each measured point to the published one, which is hollow.
     """
-    figure = _figure(7.5, 4.2 * len(panels))
+    figure = new_figure(7.5, 4.2 * len(panels))
     for axes, (title, points) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels.items(), strict=True):
         for label, (mean, mean_spread), (std, std_spread), (colour, _, marker), printed in points:
             if printed is not None:
@@ -227,7 +227,7 @@ def plot_lens(lens: Look, round: int, names: Sequence[str] = (), by_loss: bool =
     above = np.zeros((size, size))
     above[np.triu_indices(size, 1)] = lens.cosines
     cosines = above + above.T + np.eye(size)
-    figure = _figure(8, 3.6)
+    figure = new_figure(8, 3.6)
     left, right = figure.subplots(1, 2)
     with comes_with("reports"):
         from matplotlib.colors import LinearSegmentedColormap

@@ -16,7 +16,7 @@ from fedfv.metrics import METRICS, over_seeds, shown_in
 from fedfv.reports._markdown import markdown_table
 from fedfv.reports._runs import Run, group_by_seed, read_all
 from fedfv.reports._summary import Row, rows_of
-from fedfv.runs import RunDirectory, of_counted
+from fedfv.runs import RunDirectory, metric_of
 from fedfv.tasks import ACCURACY, Score
 
 RankOn = Literal["validation", "test"]
@@ -77,18 +77,11 @@ def _ranked(setting: Setting, folder: Path, by: str, on: RankOn) -> Ranked | Non
 
 def _measure(run: Run, by: str, on: RankOn) -> float:
     """The metric at the last evaluation, over the counted clients that have such examples."""
-    last, sizes = run.evaluations[-1], run.opening.sizes[on]
+    last, opening = run.evaluations[-1], run.opening
     scores = last.validation if on == "validation" else last.test
     if scores is None:
         raise ConfigError(f"{run.path} has no records on validation examples; rank on test examples: --rank-on test.")
-    noise = scores.variances or [None] * len(sizes)
-    everyone = list(zip(scores.scores, sizes, noise, strict=True))
-    known = [each for each in of_counted(everyone, run.opening.liars) if each[0] is not None]
-    values, counts = (torch.tensor(column) for column in list(zip(*known, strict=True))[:2])
-    variances = None
-    if scores.variances is not None:
-        variances = torch.tensor([torch.nan if each is None else each for *_, each in known], dtype=torch.double)
-    return float(METRICS[by].under(run.score).of(values, counts, variances))
+    return metric_of(by, scores, opening.sizes[on], opening.liars, run.score)
 
 
 def best_of_each_rule(ranked: Sequence[Ranked]) -> list[Ranked]:

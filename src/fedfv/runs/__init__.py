@@ -3,7 +3,7 @@
 from fedfv._extras import comes_with
 
 with comes_with("experiments"):
-    from fedfv.runs._counted import counted, of_counted
+    from fedfv.runs._counted import counted, metric_of, of_counted
     from fedfv.runs._directory import RunDirectory
     from fedfv.runs._frame import frame_of, write_frame
     from fedfv.runs._lock import held
@@ -52,6 +52,7 @@ __all__ = [
     "frozen_of",
     "held",
     "layer",
+    "metric_of",
     "of_counted",
     "renumbered",
     "write_frame",

@@ -19,7 +19,8 @@ def pack(tensors: Mapping[str, Tensor], path: Path) -> None:
     apart = {}
     for name, tensor in tensors.items():
         place = tensor.untyped_storage().data_ptr()
-        apart[name] = tensor.clone() if place in seen or not tensor.is_contiguous() else tensor
+        refused = place in seen or not tensor.is_contiguous()  # a plain clone would keep the order of the numbers
+        apart[name] = tensor.clone(memory_format=torch.contiguous_format) if refused else tensor
         seen.add(place)
     try:
         save_file(apart, path, {_KEY: _checksum(apart)})

@@ -18,6 +18,7 @@ class Progress(NamedTuple):
     scored_by: Score = ACCURACY  # what the scores mean
     liars: Sequence[int] = ()  # clients that attack; metrics leave them out (`fedfv.runs.of_counted`)
     names: Sequence[str] = ()  # names of all clients, if they have names
+    seconds: float | None = None  # processor time that the rule took in the last round, in a simulation
 
 
 Watch = Callable[[Progress], None]
