@@ -1,0 +1,77 @@
+"""Starts the ranks of a run on this machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from fedfv._openmp import children_wait_passively
+
+_LOOK_EVERY = 0.1  # seconds
+_PARTING = 10.0  # seconds for the other ranks to end by themselves, after one has failed
+
+
+def is_rank(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process was started as one of several ranks, by `torchrun` or `launch`."""
+    return "RANK" in environment and int(environment.get("WORLD_SIZE", "1")) > 1
+
+
+def launch(arguments: Sequence[str], processes: int) -> int:
+    """Runs `python ARGUMENTS` in so many ranks on this machine, as `torchrun` does, and returns the exit code.
+
+    The cores are divided among the ranks, unless OMP_NUM_THREADS is set. If a rank fails, the others end, too; the
+    exit code is that of the first failure. A signal to end is passed on, and the ranks get the time to save.
+    """
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(minutes=5))
+    common = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is that of this process, not of rank 0
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, (os.cpu_count() or 1) // processes)),
+    }
+    command = [sys.executable, *arguments]
+    with children_wait_passively():
+        ranks = [
+            subprocess.Popen(
+                command,
+                env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                start_new_session=True,  # a terminal interrupts this process alone, which passes it on
+            )
+            for rank in range(processes)
+        ]
+
+    def pass_on(number: int, frame: object) -> None:
+        for rank in ranks:
+            rank.send_signal(signal.SIGTERM)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return _exit_code(ranks)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for rank in ranks:
+            rank.kill()
+
+
+def _exit_code(ranks: "Sequence[subprocess.Popen[bytes]]") -> int:
+    """Waits until all ranks have ended, or for some time after one has failed."""
+    failed, deadline = 0, float("inf")
+    while any(rank.poll() is None for rank in ranks) and time.monotonic() < deadline:
+        time.sleep(_LOOK_EVERY)
+        codes = [rank.returncode for rank in ranks]
+        if not failed and (failed := next(filter(None, codes), 0)):
+            deadline = time.monotonic() + _PARTING
+            if failed < 0:
+                name = signal.Signals(-failed).name
+                place = codes.index(failed)
+                print(f"fedfv: rank {place} of this run was killed by {name}.", file=sys.stderr, flush=True)
+    failed = failed or next(filter(None, (rank.poll() for rank in ranks)), 0)
+    return 1 if failed < 0 else failed
