@@ -3,9 +3,8 @@
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch
@@ -17,7 +16,7 @@ from fedfv.distributed._ranks import ALONE, Ranks
 
 _MEETING = timedelta(minutes=5)  # until all processes have come
 _LONGEST = timedelta(days=7)  # of waiting for a rank that lives: it may train for long
-_BEAT, _PATIENCE = 5.0, 40.0  # seconds between two signs of life, and until a rank without one counts as dead
+_BEAT, _PATIENCE = 5.0, 8  # seconds between two signs of life; the number that a rank may miss
 
 
 @contextmanager
@@ -57,20 +56,17 @@ def joined() -> Iterator[Ranks]:
 def _watch(store: Store, rank: int, size: int, ended: threading.Event) -> None:
     """Gives signs of life, and ends this process if the next rank gives none, as after a loss of power.
 
-    A rank whose process ends closes its connections, which the others notice at once, without this thread.
+    Signs are counted, and not timed, so that all ranks may be suspended together. A rank whose process ends closes its
+    connections, which the others notice at once, without this thread.
     """
-    neighbour, beats, last, seen = (rank + 1) % size, 0, b"", time.monotonic()
-    while not ended.wait(_BEAT if beats else 0.0):
-        try:
-            beats += 1
+    neighbour, beats, missed, last = (rank + 1) % size, 0, 0, b""
+    while not ended.wait(_BEAT):
+        beats, missed = beats + 1, missed + 1
+        with suppress(RuntimeError, ValueError):  # without the process that started the run, there are no signs
             store.set(str(rank), str(beats))
-            came = store.get(str(neighbour)) if beats > 1 and store.check([str(neighbour)]) else last
-        except (RuntimeError, ValueError):  # the process that started the run has ended
-            came = last
-        now = time.monotonic()
-        if came != last:
-            last, seen = came, now
-        elif now - seen > _PATIENCE and not ended.is_set():
-            sentence = f"rank {neighbour} of this run has given no sign of life for {now - seen:.0f} s"
+            if store.check([str(neighbour)]) and (came := store.get(str(neighbour))) != last:
+                missed, last = 0, came
+        if missed > _PATIENCE and not ended.is_set():
+            sentence = f"rank {neighbour} of this run has given no sign of life for {missed * _BEAT:.0f} s"
             print(f"fedfv: {sentence}; the same command resumes the run.", file=sys.stderr, flush=True)
             os._exit(1)

@@ -13,7 +13,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from fedfv._openmp import children_wait_passively
 
 _LOOK_EVERY = 0.1  # seconds
-_PARTING = 10.0  # seconds for the other ranks to end by themselves, after one has failed
+_PARTING = 5.0  # seconds for the other ranks to end by themselves, after one has failed
 
 
 def is_rank(environment: Mapping[str, str] = os.environ) -> bool:
@@ -59,19 +59,20 @@ def launch(arguments: Sequence[str], processes: int) -> int:
             signal.signal(number, handler)
         for rank in ranks:
             rank.kill()
+            rank.wait()
 
 
 def _exit_code(ranks: "Sequence[subprocess.Popen[bytes]]") -> int:
-    """Waits until all ranks have ended, or for some time after one has failed."""
-    failed, deadline = 0, float("inf")
+    """Waits until all ranks have ended, or for some time after one has failed; says which rank was killed."""
+    deadline = float("inf")
     while any(rank.poll() is None for rank in ranks) and time.monotonic() < deadline:
         time.sleep(_LOOK_EVERY)
-        codes = [rank.returncode for rank in ranks]
-        if not failed and (failed := next(filter(None, codes), 0)):
+        if deadline == float("inf") and any(rank.returncode for rank in ranks):
             deadline = time.monotonic() + _PARTING
-            if failed < 0:
-                name = signal.Signals(-failed).name
-                place = codes.index(failed)
-                print(f"fedfv: rank {place} of this run was killed by {name}.", file=sys.stderr, flush=True)
-    failed = failed or next(filter(None, (rank.poll() for rank in ranks)), 0)
-    return 1 if failed < 0 else failed
+    codes = [rank.poll() for rank in ranks]
+    for place, code in enumerate(codes):
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            print(f"fedfv: rank {place} of this run was killed by {name}.", file=sys.stderr, flush=True)
+    failures = [code for code in codes if code != 0]
+    return next((code for code in failures if code is not None and code > 0), 1) if failures else 0

@@ -283,8 +283,8 @@ def _in_blocks(
             for part in (range(low, middle), range(middle, high)):
                 if part:
                     yield block, part
-        if not piece:  # a rank without columns
-            yield 0, piece
+    if rows_of(matrix).shape[1] == 0:  # a rank without columns has a sum of no parts
+        yield 0, range(0)
 
 
 def _common(first: Iterable[range], second: Iterable[range]) -> Iterator[range]:
