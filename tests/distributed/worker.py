@@ -139,7 +139,7 @@ def whole_run(ranks: Ranks, toml: str, directory: str, until: str = "") -> None:
             raise KeyboardInterrupt
 
     try:
-        run(experiment, directory, data=in_double(experiment), watch=watch, ranks=ranks)
+        run(replace(experiment, partition=None), directory, data=in_double(experiment), watch=watch, ranks=ranks)
     except KeyboardInterrupt:
         assert seen[-1] == int(until), "a rank went on"
     else:
@@ -150,7 +150,7 @@ def whole_run(ranks: Ranks, toml: str, directory: str, until: str = "") -> None:
 def diverging(ranks: Ranks, toml: str, directory: str) -> None:
     experiment = Experiment.from_toml(Path(toml).read_text())
     try:
-        run(experiment, directory, data=in_double(experiment), ranks=ranks)
+        run(replace(experiment, partition=None), directory, data=in_double(experiment), ranks=ranks)
     except Exception as error:
         print(f"rank {ranks.rank}: {type(error).__name__}: {error}")
     else:

@@ -46,8 +46,9 @@ def joined() -> Iterator[Ranks]:
     ended = threading.Event()
     threading.Thread(target=_watch, args=(PrefixStore("life", store), rank, size, ended), daemon=True).start()
     try:
-        yield Ranks(rank, size, PrefixStore("said", store))
-        dist.barrier()  # a rank that left early would seem dead to the others
+        ranks = Ranks(rank, size, PrefixStore("said", store))
+        yield ranks
+        ranks.all(None)  # a rank that left early would seem dead to the others
     finally:
         ended.set()
         dist.destroy_process_group()

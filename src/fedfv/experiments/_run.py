@@ -169,7 +169,7 @@ def _run(parts: _Parts, place: RunDirectory, watch: Watch) -> None:
     _refuse_differences(ranks, experiment, fingerprint)
     recorder = Recorder(place, experiment.aggregator, fingerprint, ranks=ranks)
     server = _begun(parts, place, recorder, fingerprint)
-    scores = next(record.test.scores for record in reversed(place.records()) if record.test is not None)
+    scores = ranks.told(_last_scores(place) if ranks.is_first else [])
     progress = Progress(
         *(server.round, experiment.rounds, scores, None),
         scored_by=experiment.task.scored_by,
@@ -194,6 +194,10 @@ def _run(parts: _Parts, place: RunDirectory, watch: Watch) -> None:
             sentence = _diverged(place.rounds_done() + 1, error, experiment.training.lr)
             place.diverge(sentence)
             raise DivergedError(f"{place.path} {sentence}") from None
+
+
+def _last_scores(place: RunDirectory) -> list[float | None]:
+    return next(record.test.scores for record in reversed(place.records()) if record.test is not None)
 
 
 def _after(progress: Progress, record: Record) -> Progress:

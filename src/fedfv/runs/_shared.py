@@ -1,7 +1,7 @@
 """The run directory of a run on many processes."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,11 @@ from fedfv.sharded import ShardedMatrix
 @contextmanager
 def owned(path: str | Path, settings: dict[str, Any], complete: Complete, ranks: Ranks) -> "Iterator[RunDirectory]":
     """Like `RunDirectory.own`, for a run on these ranks."""
-    if ranks.size == 1:
-        with RunDirectory.own(path, settings, complete) as place:
-            yield place
-    elif ranks.is_first:
+    with ExitStack() as stack:
         with ranks.as_one():
-            owning = RunDirectory.own(path, settings, complete)
-            owning.__enter__()
-        try:
-            yield SharedDirectory(path, ranks)
-        finally:
-            owning.__exit__(None, None, None)
-    else:
-        with ranks.as_one():
-            pass
-        yield SharedDirectory(path, ranks)
+            if ranks.is_first:
+                stack.enter_context(RunDirectory.own(path, settings, complete))
+        yield RunDirectory(path) if ranks.size == 1 else SharedDirectory(path, ranks)
 
 
 class SharedDirectory(RunDirectory):
@@ -61,10 +51,6 @@ class SharedDirectory(RunDirectory):
         """Marks the run as diverged: it cannot go on."""
         if self._ranks.is_first:
             super().diverge(sentence)
-
-    def records(self) -> list[Record]:
-        """All records, as rank 0 reads them."""
-        return self._ranks.told(super().records() if self._ranks.is_first else [])
 
     def save(self, tensors: dict[str, Tensor]) -> None:
         """Replaces the checkpoint, and keeps the one before it."""
