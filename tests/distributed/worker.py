@@ -128,6 +128,20 @@ def in_double(experiment: Experiment) -> Federation:
     return build_federation(experiment).to("cpu", torch.double)
 
 
+def bits(ranks: Ranks) -> None:
+    """All that a single process and many do alike in the aggregation."""
+    passes(ranks)
+    rules(ranks)
+    not_finite(ranks)
+    one_fails(ranks)
+
+
+def whole_runs(ranks: Ranks, folder: str, *names: str) -> None:
+    """Runs in double."""
+    for name in names:
+        whole_run(ranks, f"{folder}/{name}/small.toml", f"{folder}/{name}/many")
+
+
 def whole_run(ranks: Ranks, toml: str, directory: str, until: str = "") -> None:
     """A run in double; with `until`, the last rank interrupts it after this round."""
     experiment = Experiment.from_toml(Path(toml).read_text())

@@ -5,15 +5,13 @@ order with those of the other ranks before they are added, so the number of rank
 """
 
 import math
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv import _kernels
-from fedfv.mapped import MappedMatrix
+from fedfv.linalg._parts import all_parts, complete, in_blocks, parts_of_blocks, pieces_of, width_of
 from fedfv.matrix import (
     Matrix,
     divided_like,
@@ -40,8 +38,8 @@ def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
     tensor([[25.,  0.],
             [ 0., 25.]], dtype=torch.float64)
     """
-    rows, width = rows_of(matrix), _width(matrix)
-    parts = _all_parts((_kernels.gramian(rows, columns, width) for columns in _pieces(matrix)), matrix)
+    rows, width = rows_of(matrix), width_of(matrix)
+    parts = all_parts((_kernels.gramian(rows, columns, width) for columns in pieces_of(matrix)), matrix)
     return _seen_twice(_kernels.mirrored_total(parts, len(rows)), matrix)
 
 
@@ -51,9 +49,9 @@ def block_gramians(matrix: Matrix, offsets: Int[Tensor, " L+1"]) -> Float[Tensor
     >>> block_gramians(torch.tensor([[3.0, 4.0], [-4.0, 3.0]]), torch.tensor([0, 1, 2])).tolist()
     [[[9.0, -12.0], [-12.0, 16.0]], [[16.0, 12.0], [12.0, 9.0]]]
     """
-    rows, width = rows_of(matrix), _width(matrix)
-    pairs = [(block, _kernels.gramian(rows, part, width)) for block, part in _in_blocks(matrix, offsets)]
-    grams = [_kernels.mirrored_total(parts, len(rows)) for parts in _parts_of_blocks(pairs, matrix, offsets)]
+    rows, width = rows_of(matrix), width_of(matrix)
+    pairs = [(block, _kernels.gramian(rows, part, width)) for block, part in in_blocks(matrix, offsets)]
+    grams = [_kernels.mirrored_total(parts, len(rows)) for parts in parts_of_blocks(pairs, matrix, offsets)]
     return _seen_twice(torch.stack(grams), matrix)
 
 
@@ -67,12 +65,12 @@ def block_cross_gramians(
     tensor([[[17.]]], dtype=torch.float64)
     """
     matrix, other = divided_like(matrix, other), divided_like(other, matrix)
-    rows, others, index, width = rows_of(matrix), rows_of(other), positions(other, used), _width(matrix)
+    rows, others, index, width = rows_of(matrix), rows_of(other), positions(other, used), width_of(matrix)
     pairs = [
         (block, _kernels.cross_gramian(rows, others, index, part, width))
-        for block, part in _in_blocks(matrix, offsets, _pieces(other))
+        for block, part in in_blocks(matrix, offsets, pieces_of(other))
     ]
-    grams = torch.stack([_kernels.total(parts) for parts in _parts_of_blocks(pairs, matrix, offsets)])
+    grams = torch.stack([_kernels.total(parts) for parts in parts_of_blocks(pairs, matrix, offsets)])
     grams = seen(grams.mT, matrix).mT
     factors = factors_of(other)
     return grams if factors is None else grams * factors[used]
@@ -80,8 +78,8 @@ def block_cross_gramians(
 
 def squared_lengths(matrix: Matrix) -> Float[Tensor, " m"]:
     """Squared Euclidean length of each row, summed in double precision."""
-    rows, width = rows_of(matrix), _width(matrix)
-    parts = _all_parts((_kernels.squares(rows, columns, width) for columns in _pieces(matrix)), matrix)
+    rows, width = rows_of(matrix), width_of(matrix)
+    parts = all_parts((_kernels.squares(rows, columns, width) for columns in pieces_of(matrix)), matrix)
     return seen(_kernels.total(parts), matrix, degree=2)
 
 
@@ -139,13 +137,13 @@ def trimmed_mean(matrix: Matrix, trim: int) -> Float[Tensor, " d"]:
     rows, index, factors = rows_of(matrix), positions(matrix, None), factors_of(matrix)
     vector = torch.empty(matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
     own = own_part(vector, matrix)
-    for columns in _pieces(matrix):
+    for columns in pieces_of(matrix):
         for part in _kernels.spans(columns, _SORTED):
             values = rows[index, part].double()
             if factors is not None:
                 values *= factors.to(values)[:, None]
             own[part] = values.sort(dim=0).values[trim : len(index) - trim].mean(dim=0).to(rows.dtype)
-    _complete(vector, matrix)
+    complete(vector, matrix)
     return vector
 
 
@@ -246,101 +244,29 @@ def deconflict(
     return coefficients
 
 
-def _pieces(matrix: Matrix) -> Iterable[range]:
-    held = stored(matrix)
-    return held.pieces() if isinstance(held, MappedMatrix) else [range(rows_of(matrix).shape[1])]
-
-
 def _seen_twice(gramian: Float[Tensor, "*L M M"], matrix: Matrix) -> Float[Tensor, "*L m m"]:
     """A Gramian of the rows that are held, as that of the rows of a view."""
     return seen(seen(gramian, matrix).mT, matrix).mT
 
 
-def _width(matrix: Matrix) -> int:
-    """The number of columns in one part of a sum."""
-    return _kernels.section(matrix.shape[1])
-
-
-def _in_blocks(
-    matrix: Matrix, offsets: Int[Tensor, " L+1"], pieces: Iterable[range] | None = None
-) -> Iterator[tuple[int, range]]:
-    """The columns that this process has, in parts that lie within one block, and the index of that block.
-
-    A part begins with its block or with a section of the matrix, so parts of sums do not depend on the number of ranks.
-
-    Args:
-        matrix: the matrix whose columns are divided.
-        offsets: the columns at which the blocks begin.
-        pieces: those of another matrix, if a part must lie within a piece of both.
-    """
-    held, width = stored(matrix), _width(matrix)
-    first = held.own.start if isinstance(held, ShardedMatrix) else 0
-    own = _pieces(matrix) if pieces is None else _common(_pieces(matrix), pieces)
-    for piece in own:
-        for block, (begin, end) in enumerate(pairwise((offsets - first).tolist())):
-            low, high = max(begin, piece.start), min(end, piece.stop)
-            middle = min(-(-low // width) * width, high)
-            for part in (range(low, middle), range(middle, high)):
-                if part:
-                    yield block, part
-    if rows_of(matrix).shape[1] == 0:  # a rank without columns has a sum of no parts
-        yield 0, range(0)
-
-
-def _common(first: Iterable[range], second: Iterable[range]) -> Iterator[range]:
-    """The intersections of two sequences of ranges that cover the same columns in order."""
-    others = iter(second)
-    other = next(others, None)
-    for piece in first:
-        while other is not None and other.start < piece.stop:
-            yield range(max(other.start, piece.start), min(other.stop, piece.stop))
-            if other.stop > piece.stop:
-                break
-            other = next(others, None)
-
-
-def _all_parts(parts: Iterable[Tensor], matrix: Matrix) -> Float[Tensor, "s ..."]:
-    """The parts of a sum over all columns, in the order of the columns, also those of other ranks."""
-    own = [part.cpu() for part in parts]
-    joined = own[0] if len(own) == 1 else torch.cat(own)
-    held = stored(matrix)
-    return held.ranks.concatenated(joined.contiguous()) if isinstance(held, ShardedMatrix) else joined
-
-
-def _parts_of_blocks(
-    pairs: list[tuple[int, Tensor]], matrix: Matrix, offsets: Int[Tensor, " L+1"]
-) -> list[Float[Tensor, "s ..."]]:
-    """The parts of each block, from pairs of a block and of parts in the columns that this process has."""
-    blocks = _all_parts((torch.full((len(parts),), block) for block, parts in pairs), matrix)
-    parts = _all_parts((parts for _, parts in pairs), matrix)
-    return [parts[blocks == block] for block in range(len(offsets) - 1)]
-
-
 def _products(matrix: Matrix, own: Float[Tensor, " c"], used: Bool[Tensor, " m"] | None) -> Float[Tensor, " m"]:
     """`products`, with the part of the vector in the columns that this process has."""
-    rows, index, width = rows_of(matrix), positions(matrix, used), _width(matrix)
-    parts = (_kernels.products(rows, index, own, columns, width) for columns in _pieces(matrix))
+    rows, index, width = rows_of(matrix), positions(matrix, used), width_of(matrix)
+    parts = (_kernels.products(rows, index, own, columns, width) for columns in pieces_of(matrix))
     result = torch.zeros(len(rows), dtype=torch.double)
-    result[index] = _kernels.total(_all_parts(parts, matrix))
+    result[index] = _kernels.total(all_parts(parts, matrix))
     return seen(result, matrix)
-
-
-def _complete(vector: Float[Tensor, " d"], matrix: Matrix) -> None:
-    """Fills in what other ranks have computed of a vector."""
-    held = stored(matrix)
-    if isinstance(held, ShardedMatrix):
-        held.spread(vector)
 
 
 def _combine(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix) -> None:
     rows, weights, own = rows_of(matrix), weights_of_rows(weights, matrix), own_part(vector, matrix)
-    for columns in _pieces(matrix):
+    for columns in pieces_of(matrix):
         _kernels.combine(own, keep, weights, rows, columns)
-    _complete(vector, matrix)
+    complete(vector, matrix)
 
 
 def _combine_blocks(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix, offsets: Tensor) -> None:
     rows, weights, own = rows_of(matrix), weights_of_rows(weights, matrix), own_part(vector, matrix)
-    for block, part in _in_blocks(matrix, offsets):
+    for block, part in in_blocks(matrix, offsets):
         _kernels.combine(own, keep, weights[block], rows, part)
-    _complete(vector, matrix)
+    complete(vector, matrix)
