@@ -2,16 +2,17 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from fedfv._openmp import children_wait_passively
 
+_HERE = "127.0.0.1"  # no other machine can connect
 _LOOK_EVERY = 0.1  # seconds
 _PARTING = 5.0  # seconds for the other ranks to end by themselves, after one has failed
 
@@ -27,10 +28,13 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     The cores are divided among the ranks, unless OMP_NUM_THREADS is set. If a rank fails, the others end, too; the
     exit code is that of the first failure. A signal to end is passed on, and the ranks get the time to save.
     """
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(minutes=5))
+    listening = socket.create_server((_HERE, 0))
+    port = listening.getsockname()[1]
+    store = TCPStore(_HERE, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
     common = {
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": _HERE,
         "MASTER_PORT": str(store.port),
+        "GLOO_SOCKET_IFNAME": next(name for _, name in socket.if_nameindex() if name.startswith("lo")),
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is that of this process, not of rank 0
         "WORLD_SIZE": str(processes),
         "LOCAL_WORLD_SIZE": str(processes),
