@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import typer
+
 from fedfv.cli._app import err, out
 from fedfv.distributed import Ranks, joined
 from fedfv.errors import RunError
@@ -15,6 +17,10 @@ def one_of_many() -> Iterator[Ranks]:
         out.quiet = err.quiet = not ranks.is_first
         try:
             yield ranks
+        except KeyboardInterrupt:
+            if ranks.is_first:
+                raise
+            raise typer.Exit(1) from None
         except (ValueError, RunError) as error:
             err.quiet = not ranks.is_first_to_say(str(error))
             raise

@@ -1,5 +1,6 @@
 """Starts the ranks of a run on this machine."""
 
+import math
 import os
 import signal
 import socket
@@ -31,18 +32,44 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     listening = socket.create_server((_HERE, 0))
     port = listening.getsockname()[1]
     store = TCPStore(_HERE, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
+    ranks = _started([sys.executable, *arguments], processes, store.port)
+    asked: list[int] = []  # signals that asked the run to end
+
+    def pass_on(number: int, frame: object) -> None:
+        asked.append(number)
+        for rank in ranks:
+            rank.send_signal(signal.SIGTERM)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        codes = _exit_codes(ranks)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    for place, code in enumerate(codes):
+        if code is not None and code < 0 and not asked:
+            name = signal.Signals(-code).name
+            print(f"fedfv: rank {place} of this run was killed by {name}.", file=sys.stderr, flush=True)
+    failures = [code for code in codes if code != 0]
+    return next((code for code in failures if code is not None and code > 0), 1) if failures else 0
+
+
+def _started(command: Sequence[str], processes: int, port: int) -> "list[subprocess.Popen[bytes]]":
+    """The ranks, with the variables that `torchrun` sets."""
     common = {
         "MASTER_ADDR": _HERE,
-        "MASTER_PORT": str(store.port),
+        "MASTER_PORT": str(port),
         "GLOO_SOCKET_IFNAME": next(name for _, name in socket.if_nameindex() if name.startswith("lo")),
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is that of this process, not of rank 0
         "WORLD_SIZE": str(processes),
         "LOCAL_WORLD_SIZE": str(processes),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, (os.cpu_count() or 1) // processes)),
     }
-    command = [sys.executable, *arguments]
     with children_wait_passively():
-        ranks = [
+        return [
             subprocess.Popen(
                 command,
                 env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
@@ -51,32 +78,12 @@ def launch(arguments: Sequence[str], processes: int) -> int:
             for rank in range(processes)
         ]
 
-    def pass_on(number: int, frame: object) -> None:
-        for rank in ranks:
-            rank.send_signal(signal.SIGTERM)
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        return _exit_code(ranks)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-
-
-def _exit_code(ranks: "Sequence[subprocess.Popen[bytes]]") -> int:
-    """Waits until all ranks have ended, or for some time after one has failed; says which rank was killed."""
-    deadline = float("inf")
+def _exit_codes(ranks: "Sequence[subprocess.Popen[bytes]]") -> list[int | None]:
+    """The exit codes of all ranks; if one fails, of those that have ended some seconds later."""
+    deadline = math.inf
     while any(rank.poll() is None for rank in ranks) and time.monotonic() < deadline:
         time.sleep(_LOOK_EVERY)
-        if deadline == float("inf") and any(rank.returncode for rank in ranks):
+        if deadline == math.inf and any(rank.returncode for rank in ranks):
             deadline = time.monotonic() + _PARTING
-    codes = [rank.poll() for rank in ranks]
-    for place, code in enumerate(codes):
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name
-            print(f"fedfv: rank {place} of this run was killed by {name}.", file=sys.stderr, flush=True)
-    failures = [code for code in codes if code != 0]
-    return next((code for code in failures if code is not None and code > 0), 1) if failures else 0
+    return [rank.poll() for rank in ranks]

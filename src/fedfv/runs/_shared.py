@@ -49,14 +49,16 @@ class SharedDirectory(RunDirectory):
 
     def diverge(self, sentence: str) -> None:
         """Marks the run as diverged: it cannot go on."""
-        if self._ranks.is_first:
-            super().diverge(sentence)
+        with self._ranks.as_one():
+            if self._ranks.is_first:
+                super().diverge(sentence)
 
     def save(self, tensors: dict[str, Tensor]) -> None:
-        """Replaces the checkpoint, and keeps the one before it."""
+        """Replaces the checkpoint, and keeps the one before it; no rank goes on before it is written."""
         whole = {name: self._whole(each) if isinstance(each, ShardedMatrix) else each for name, each in tensors.items()}
-        if self._ranks.is_first:
-            super().save(whole)
+        with self._ranks.as_one():
+            if self._ranks.is_first:
+                super().save(whole)
 
     def resume(self, fingerprint: Fingerprint) -> dict[str, Tensor] | None:
         """The tensors of the checkpoint, with the columns of this rank where a tensor has a column per parameter."""

@@ -21,9 +21,10 @@ _HELD = 1 << 25  # numbers of the updates that a rank trains before their column
 class DividedClients:
     """Clients of which each rank trains some; afterwards it holds some columns of the updates of all.
 
-    The clients of a round are divided by their numbers of examples, so that all ranks finish at about the same time. A
-    rank trains as many as fit into a bounded memory, or a single one, before it sends their updates. Only the columns
-    of the updates are divided: the ranks get all other values of the replies.
+    The clients of a round are divided by their numbers of examples, so that all ranks finish at about the same time,
+    since all clients make the same number of passes over their examples. A rank trains as many as fit into a bounded
+    memory, or a single one, before it sends their updates. Only the columns of the updates are divided: the ranks get
+    all other values of the replies.
 
     Args:
         clients: the clients of a run in one process; all ranks have the data of all of them.
