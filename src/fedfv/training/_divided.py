@@ -46,35 +46,36 @@ class DividedClients:
         said: list[_Said] = []
         for start in range(0, max(map(len, shares)), at_once):
             places = [share[start : start + at_once] for share in shares]
-            rows = params.new_zeros(len(places[self.ranks.rank]), d)
-            if len(rows):
-                rows = self._trained(round, chosen, places[self.ranks.rank], params, buffers, said, rows)
+            rows = params.new_empty(0, d)
+            if own := places[self.ranks.rank]:
+                rows, replied = self._trained(round, chosen, own, params, buffers)
+                said.append(replied)
             updates.fill(rows, places)
+            del rows  # before the next ones are trained
         everything = [part for parts in self.ranks.all(said) for part in parts]
         _raise_first([part.failure for part in everything if part.failure is not None], chosen)
         return _replies(round, chosen, updates, everything)
 
     def _trained(
-        self,
-        round: int,
-        chosen: Int[Tensor, " m"],
-        places: list[int],
-        params: Float[Tensor, " d"],
-        buffers: Buffers,
-        said: "list[_Said]",
-        zeros: Float[Tensor, "k d"],
-    ) -> Float[Tensor, "k d"]:
-        """The updates of some clients; a failure is told with the other values, so that no rank waits for another."""
+        self, round: int, chosen: Int[Tensor, " m"], places: list[int], params: Float[Tensor, " d"], buffers: Buffers
+    ) -> "tuple[Float[Tensor, 'k d'], _Said]":
+        """The updates of some clients, and the rest of their replies.
+
+        A failure is part of what they said, so that no rank waits for updates that do not come.
+        """
+        failure: NotFiniteError | RunError
         try:
             replies = self.clients(round, chosen[places], params, buffers)
+        except NotFiniteError as error:
+            failure = error
         except Exception as error:
-            plain = RunError(f"clients could not be trained ({told(error)}).")
-            said.append(_Said(places, failure=error if isinstance(error, NotFiniteError) else plain))
-            return zeros
-        values = {"losses": replies.losses, "sizes": replies.sizes, **replies.all_measured()}
-        said.append(_Said(places, values, replies.buffers))
-        assert isinstance(replies.updates, Tensor)
-        return replies.updates
+            failure = RunError(f"clients could not be trained ({told(error)}).")
+        else:
+            assert isinstance(replies.updates, Tensor)
+            values = {"losses": replies.losses, "sizes": replies.sizes, **replies.all_measured()}
+            own_buffers = [each.cpu() for each in replies.buffers or ()]
+            return replies.updates, _Said(places, values, own_buffers)
+        return params.new_zeros(len(places), len(params)), _Said(places, failure=failure)
 
 
 class _Said(NamedTuple):
@@ -82,7 +83,7 @@ class _Said(NamedTuple):
 
     places: list[int]
     values: Mapping[str, Float[Tensor, " k"]] | None = None  # None after a failure
-    buffers: Buffers | None = None
+    buffers: Sequence[Tensor] = ()  # those of `Buffers`, if the model has any
     failure: NotFiniteError | RunError | None = None
 
 
@@ -106,7 +107,9 @@ def _replies(round: int, chosen: Int[Tensor, " m"], updates: ShardedMatrix, said
     order = torch.tensor([place for part in said for place in part.places]).argsort()
     reported = [part.values for part in said if part.values is not None]
     values = {name: torch.cat([each[name] for each in reported])[order] for name in reported[0]}
-    buffers = [part.buffers for part in said if part.buffers is not None]
+    merged = [
+        torch.cat(parts)[order].to(updates.device) for parts in zip(*(part.buffers for part in said), strict=True)
+    ]
     return Replies(
         round=round,
         clients=chosen,
@@ -114,7 +117,7 @@ def _replies(round: int, chosen: Int[Tensor, " m"], updates: ShardedMatrix, said
         losses=values.pop("losses"),
         sizes=values.pop("sizes"),
         **as_fields(values),
-        buffers=Buffers(*(torch.cat(parts)[order] for parts in zip(*buffers, strict=True))) if buffers else None,
+        buffers=Buffers(*merged) if merged else None,
     )
 
 
