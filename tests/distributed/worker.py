@@ -11,13 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from fedfv import Aggregator, ServerState, _kernels, linalg, start, step
-from fedfv.core import to_tensors
+from fedfv import Aggregator, Replies, ServerState, _kernels, linalg, start, step
+from fedfv.core import NO_BUFFERS, Buffers, Clients, NotFiniteError, to_tensors
 from fedfv.data import Federation
 from fedfv.distributed import Ranks, _joined, joined
+from fedfv.errors import RunError
 from fedfv.experiments import Experiment, Progress, build_federation, run
 from fedfv.matrix import Matrix, MatrixView, some_rows, whole
 from fedfv.sharded import ShardedMatrix
+from fedfv.training import DividedClients
 from tests.aggregators.cases import RULES
 from tests.helpers import random_rounds
 
@@ -134,6 +136,39 @@ def bits(ranks: Ranks) -> None:
     rules(ranks)
     not_finite(ranks)
     one_fails(ranks)
+    clients_fail(ranks)
+
+
+class Sick:
+    """Clients of which some reply with NaN, and client 9 raises an exception."""
+
+    def __call__(
+        self, round: int, chosen: torch.Tensor, params: torch.Tensor, buffers: Buffers = NO_BUFFERS
+    ) -> Replies:
+        if 9 in chosen:
+            raise KeyError("ninth")
+        updates, losses = torch.ones(len(chosen), len(params)), torch.ones(len(chosen))
+        updates[chosen == 3, 1] = losses[(chosen == 5) | (chosen == 1)] = torch.nan
+        return Replies(
+            round=round, clients=chosen, updates=updates, losses=losses, sizes=torch.ones(len(chosen), dtype=torch.long)
+        )
+
+
+def clients_fail(ranks: Ranks) -> None:
+    """All ranks raise what one process would raise for all clients, whoever has trained them."""
+    params, many = torch.zeros(5), DividedClients(Sick(), torch.arange(10) + 1, ranks)
+    for chosen in ([0, 1, 2, 3, 4, 5, 6], [0, 2, 3, 4], [5, 3], [0, 2]):
+        expected, found = said(Sick(), chosen, params), said(many, chosen, params)
+        assert expected == found, (expected, found)
+    assert said(many, [0, 9, 2], params) == "clients could not be trained (KeyError: 'ninth')."
+
+
+def said(clients: Clients, chosen: list[int], params: torch.Tensor) -> str:
+    try:
+        clients(0, torch.tensor(chosen), params, NO_BUFFERS)
+    except (NotFiniteError, RunError) as error:
+        return str(error)
+    return ""
 
 
 def whole_runs(ranks: Ranks, folder: str, *names: str) -> None:
