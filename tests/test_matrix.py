@@ -10,7 +10,9 @@ from torch import Tensor
 from fedfv import FedFV, MappedMatrix, Replies, linalg
 from fedfv.aggregators import ClipNorms
 from fedfv.core import Empty, begin
+from fedfv.distributed import ALONE
 from fedfv.matrix import Matrix, MatrixView, some_rows, whole
+from fedfv.sharded import ShardedMatrix
 from tests.helpers import make_replies, random_rounds
 from tests.test_mapped import saved
 
@@ -24,7 +26,7 @@ AMONG = torch.full((8, 70), torch.nan, dtype=torch.double)
 AMONG[INDEX] = ROWS
 
 
-@pytest.fixture(params=["tensor", "file", "twice", "some", "some in a file", "some of some"])
+@pytest.fixture(params=["tensor", "file", "twice", "some", "some in a file", "some of some", "divided", "some divided"])
 def scaled(request: pytest.FixtureRequest, tmp_path: Path) -> MatrixView:
     match request.param:
         case "twice":
@@ -36,6 +38,10 @@ def scaled(request: pytest.FixtureRequest, tmp_path: Path) -> MatrixView:
         case "some of some":
             outer = torch.tensor([4, 1, 2, 3, 0])
             return MatrixView(MatrixView(AMONG, FACTORS[outer] / 2, INDEX[outer]), torch.full((5,), 2.0), outer)
+        case "divided":
+            return MatrixView(ShardedMatrix.of(ROWS, ALONE), FACTORS)
+        case "some divided":
+            return MatrixView(ShardedMatrix.of(AMONG, ALONE), FACTORS, INDEX)
         case "file":
             return MatrixView(MappedMatrix(saved(tmp_path, ROWS.numpy())), FACTORS)
     return MatrixView(ROWS, FACTORS)

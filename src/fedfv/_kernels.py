@@ -4,6 +4,9 @@ A server rule is bound by memory, not by arithmetic: its time depends on how muc
 single-precision numbers in double precision only after making a converted copy, so these loops convert in registers and
 read each number once. They sum over fixed chunks of columns, so the bits of a result do not depend on the number of
 threads. Tensors that numba cannot read (on a GPU, in half precision, strided) go through torch, chunk by chunk.
+
+The sums over columns are returned in parts, one for each section of the columns, which is one chunk or a few. Their sum
+(`total`, `mirrored_total`) is the same whether one process has computed all parts or each of several processes some.
 """
 
 import math
@@ -25,14 +28,18 @@ __all__ = [
     "conflicts_in_turn",
     "cross_gramian",
     "gramian",
+    "mirrored_total",
     "products",
+    "section",
     "spans",
     "squares",
     "thin_combinations",
     "thin_product",
+    "total",
 ]
 
 CHUNK = 1 << 14  # columns of one partial sum; measured: shorter chunks are slower
+_SECTIONS = 256  # most sections of a matrix, so that their sums are few beside its numbers
 _WIDTH = 256  # columns that are converted to double at a time
 _IN_CACHE = 24  # rows of this width that stay in the fastest cache
 _FREE = 16  # products with a number in the time in which it is read
@@ -40,76 +47,112 @@ _FREE = 16  # products with a number in the time in which it is read
 Array = NDArray[np.floating]
 
 
-def gramian(rows: Float[Tensor, "m d"], columns: range) -> Float[Tensor, "m m"]:
-    """`rows @ rows.T` in double, over these columns."""
+def section(dim: int) -> int:
+    """The number of columns in one part of a sum over so many columns: a whole number of chunks.
+
+    >>> section(50_000_000) // CHUNK
+    12
+    """
+    return CHUNK * max(1, -(-dim // (CHUNK * _SECTIONS)))
+
+
+def gramian(rows: Float[Tensor, "m d"], columns: range, width: int) -> Float[Tensor, "s M M"]:
+    """The parts of `rows @ rows.T` in double, for sections of this width; only the triangle below the diagonal counts.
+
+    There may be more rows and columns than m, for `mirrored_total` to leave out.
+    """
     m = len(rows)
     if _is_plain(rows):
-        matrix, partial = rows.numpy(), np.zeros((_chunks(columns), _padded(m), _padded(m)))
+        matrix, partial = rows.numpy(), np.zeros((_count(columns, width), _padded(m), _padded(m)))
 
-        def run(part: range, chunks: slice, band: range) -> None:
-            _gramian(matrix, part.start, part.stop, band.start, band.stop, partial[chunks])
+        def run(part: range, sections: slice, band: range) -> None:
+            _gramian(matrix, part.start, part.stop, band.start, band.stop, partial[sections], width)
 
-        _in_threads(run, columns, m + m * m // _FREE, m)
-        total = np.empty((m, m))
-        _mirrored_sum(partial, total)
-        return torch.from_numpy(total)
+        _in_threads(run, columns, m + m * m // _FREE, m, width)
+        return torch.from_numpy(partial)
     inner = torch.zeros(m, m, dtype=torch.double, device=rows.device)
     for part in spans(columns, max(1, (1 << 19) // m)):
         double = rows[:, part].double()
         inner.addmm_(double, double.mT)
-    return (inner + inner.mT) / 2
+    return ((inner + inner.mT) / 2)[None]
 
 
 def cross_gramian(
-    rows: Float[Tensor, "m d"], others: Float[Tensor, "n d"], used: Int[Tensor, " u"], columns: range
-) -> Float[Tensor, "m u"]:
-    """`rows @ others[used].T` in double, over these columns; other rows of `others` are not read."""
+    rows: Float[Tensor, "m d"], others: Float[Tensor, "n d"], used: Int[Tensor, " u"], columns: range, width: int
+) -> Float[Tensor, "s m u"]:
+    """The parts of `rows @ others[used].T` in double, over these columns; other rows of `others` are not read."""
     m, u = len(rows), len(used)
     if _is_plain(rows) and _is_plain(others):
         first, second, chosen = rows.numpy(), others.numpy(), used.numpy()
-        partial = np.zeros((_chunks(columns), _padded(m), _padded(u)))
+        partial = np.zeros((_count(columns, width), _padded(m), _padded(u)))
 
-        def run(part: range, chunks: slice, band: range) -> None:
-            _cross_gramian(first, second, chosen, part.start, part.stop, band.start, band.stop, partial[chunks])
+        def run(part: range, sections: slice, band: range) -> None:
+            _cross_gramian(
+                first, second, chosen, part.start, part.stop, band.start, band.stop, partial[sections], width
+            )
 
-        _in_threads(run, columns, m + u + m * u // _FREE, m)
-        return torch.from_numpy(partial.sum(axis=0)[:m, :u])
+        _in_threads(run, columns, m + u + m * u // _FREE, m, width)
+        return torch.from_numpy(partial[:, :m, :u])
     total = torch.zeros(m, u, dtype=torch.double, device=rows.device)
     index = used.to(others.device)
     for part in spans(columns, max(1, (1 << 19) // (m + u))):
         total.addmm_(rows[:, part].double(), others[index, part].to(rows.device).double().mT)
-    return total
+    return total[None]
 
 
 def products(
-    rows: Float[Tensor, "m d"], used: Int[Tensor, " u"], vector: Float[Tensor, " d"], columns: range
-) -> Float[Tensor, " u"]:
-    """`rows[used] @ vector` in double, over these columns; other rows are not read."""
+    rows: Float[Tensor, "m d"], used: Int[Tensor, " u"], vector: Float[Tensor, " d"], columns: range, width: int
+) -> Float[Tensor, "s u"]:
+    """The parts of `rows[used] @ vector` in double, over these columns; other rows are not read."""
     if _is_plain(rows) and _is_plain(vector):
         matrix, index, factor = rows.numpy(), used.numpy(), vector.numpy()
-        partial = np.zeros((_chunks(columns), len(used)))
+        partial = np.zeros((_count(columns, width), len(used)))
         _in_threads(
-            lambda part, chunks: _products(matrix, index, factor, part.start, part.stop, partial[chunks]),
+            lambda part, sections: _products(matrix, index, factor, part.start, part.stop, partial[sections], width),
             columns,
             len(used),
+            width=width,
         )
-        return torch.from_numpy(partial.sum(axis=0))
+        return torch.from_numpy(partial)
     total = torch.zeros(len(used), dtype=torch.double, device=rows.device)
     for part in spans(columns, CHUNK):
         total.addmv_(rows[used, part].double(), vector[part].double())
-    return total
+    return total[None]
 
 
-def squares(rows: Float[Tensor, "m d"], columns: range) -> Float[Tensor, " m"]:
-    """The sum of the squares of each row in double, over these columns."""
+def squares(rows: Float[Tensor, "m d"], columns: range, width: int) -> Float[Tensor, "s m"]:
+    """The parts of the sum of the squares of each row in double, over these columns."""
     if _is_plain(rows):
-        matrix, partial = rows.numpy(), np.zeros((_chunks(columns), len(rows)))
-        _in_threads(lambda part, chunks: _squares(matrix, part.start, part.stop, partial[chunks]), columns, len(rows))
-        return torch.from_numpy(partial.sum(axis=0))
+        matrix, partial = rows.numpy(), np.zeros((_count(columns, width), len(rows)))
+        _in_threads(
+            lambda part, sections: _squares(matrix, part.start, part.stop, partial[sections], width),
+            columns,
+            len(rows),
+            width=width,
+        )
+        return torch.from_numpy(partial)
     total = torch.zeros(len(rows), dtype=torch.double, device=rows.device)
     for part in spans(columns, CHUNK):
         total += rows[:, part].double().square().sum(dim=1)
-    return total
+    return total[None]
+
+
+def total(parts: Float[Tensor, "s ..."]) -> Float[Tensor, "..."]:
+    """The sum of the parts, one after the other.
+
+    >>> total(torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.double))
+    tensor([4., 6.], dtype=torch.float64)
+    """
+    sums = torch.zeros(parts.shape[1:], dtype=torch.double)
+    _add_in_turn(parts.reshape(len(parts), sums.numel()).numpy(), sums.view(-1).numpy())
+    return sums
+
+
+def mirrored_total(parts: Float[Tensor, "s M M"], m: int) -> Float[Tensor, "m m"]:
+    """The sum of the parts of a Gramian of m rows."""
+    sums = np.empty((m, m))
+    _mirrored_sum(parts.numpy(), sums)
+    return torch.from_numpy(sums)
 
 
 def along_sample(
@@ -189,21 +232,24 @@ def _is_plain(tensor: Tensor) -> bool:
     return tensor.dtype in (torch.float32, torch.float64) and tensor.device.type == "cpu" and tensor.is_contiguous()
 
 
-def _chunks(columns: range) -> int:
-    return -(-len(columns) // CHUNK)
+def _count(columns: range, width: int) -> int:
+    """The number of sections of this width that begin at the first of the columns."""
+    return -(-len(columns) // width)
 
 
-def _in_threads(run: Callable[..., None], columns: range, work: int, rows: int = 0) -> None:
-    """Calls `run(part, chunks)` for parts of the columns that begin at a chunk, in as many threads as torch has.
+def _in_threads(run: Callable[..., None], columns: range, work: int, rows: int = 0, width: int = CHUNK) -> None:
+    """Calls `run(part, sections)` for parts of the columns that begin at a section, in as many threads as torch has.
 
-    With `rows`, calls `run(part, chunks, band)` for bands of these rows, so that few columns are shared, too. `work` is
-    the number of rows of which the reading takes as long.
+    With `rows`, calls `run(part, sections, band)` for bands of these rows, so that few columns are shared, too. `work`
+    is the number of rows of which the reading takes as long.
     """
-    chunks = _chunks(columns)
+    if not columns:
+        return
+    sections = _count(columns, width)
     threads = torch.get_num_threads() if work * len(columns) > 1 << 20 else 1  # below, threads cost more than they save
-    size = -(-chunks // (4 * threads if threads > 1 else 1))
+    size = -(-sections // (4 * threads if threads > 1 else 1))
     calls: list[tuple[Any, ...]]
-    calls = [(columns[i * CHUNK : (i + size) * CHUNK], slice(i, i + size)) for i in range(0, chunks, size)]
+    calls = [(columns[i * width : (i + size) * width], slice(i, i + size)) for i in range(0, sections, size)]
     if rows:
         height = rows if len(calls) >= threads else max(_IN_CACHE, _padded(rows // (4 * threads)))
         bands = [range(low, low + height) for low in range(0, rows, height)]
@@ -233,17 +279,17 @@ def _padded(m: int) -> int:
 
 
 @_compiled
-def _gramian(matrix: Array, start: int, stop: int, first: int, last: int, partial: Array) -> None:
-    """The rows from `first` to `last` of the Gramian of each chunk, up to its diagonal."""
+def _gramian(matrix: Array, start: int, stop: int, first: int, last: int, partial: Array, width: int) -> None:
+    """The rows from `first` to `last` of the Gramian of each section, up to its diagonal."""
     last = min(last, matrix.shape[0])
     tile = np.zeros((_padded(last), _WIDTH))
     rows = np.arange(last)
-    for chunk in range(partial.shape[0]):
-        end = min(start + (chunk + 1) * CHUNK, stop)
-        for low in range(start + chunk * CHUNK, end, _WIDTH):
+    for section in range(partial.shape[0]):
+        end = min(start + (section + 1) * width, stop)
+        for low in range(start + section * width, end, _WIDTH):
             n = min(_WIDTH, end - low)
             _load(matrix, rows, low, n, tile)
-            _add_lower_products(tile, n, first, last, partial[chunk])
+            _add_lower_products(tile, n, first, last, partial[section])
 
 
 @_compiled
@@ -252,9 +298,16 @@ def _mirrored_sum(partial: Array, total: Array) -> None:
     for i in range(len(total)):
         for j in range(i + 1):
             value = 0.0
-            for chunk in range(len(partial)):
-                value += partial[chunk, i, j]
+            for section in range(len(partial)):
+                value += partial[section, i, j]
             total[i, j] = total[j, i] = value
+
+
+@_compiled
+def _add_in_turn(parts: Array, sums: Array) -> None:
+    for part in parts:
+        for i in range(len(sums)):
+            sums[i] += part[i]
 
 
 @_compiled
@@ -267,17 +320,18 @@ def _cross_gramian(
     first: int,
     last: int,
     partial: Array,
+    width: int,
 ) -> None:
-    """The rows from `first` to `last` of the cross Gramian of each chunk."""
+    """The rows from `first` to `last` of the cross Gramian of each section."""
     rows = np.arange(first, min(last, matrix.shape[0]))
     tile, other = np.zeros((_padded(len(rows)), _WIDTH)), np.zeros((_padded(len(used)), _WIDTH))
-    for chunk in range(partial.shape[0]):
-        end = min(start + (chunk + 1) * CHUNK, stop)
-        for low in range(start + chunk * CHUNK, end, _WIDTH):
+    for section in range(partial.shape[0]):
+        end = min(start + (section + 1) * width, stop)
+        for low in range(start + section * width, end, _WIDTH):
             n = min(_WIDTH, end - low)
             _load(matrix, rows, low, n, tile)
             _load(others, used, low, n, other)
-            _add_products(tile, other, n, first, partial[chunk])
+            _add_products(tile, other, n, first, partial[section])
 
 
 @_compiled
@@ -400,12 +454,13 @@ def _add_four(sums: Array, i: int, j: int, s0: float, s1: float, s2: float, s3: 
 
 
 @_compiled
-def _products(matrix: Array, used: NDArray[np.int64], vector: Array, start: int, stop: int, partial: Array) -> None:
+def _products(
+    matrix: Array, used: NDArray[np.int64], vector: Array, start: int, stop: int, partial: Array, width: int
+) -> None:
     """Four rows at a time: the four sums hide each other's latency, and the vector is converted once for all four."""
     m = len(used)
-    for chunk in range(partial.shape[0]):
-        low = start + chunk * CHUNK
-        n = min(CHUNK, stop - low)
+    for low in range(start, stop, CHUNK):
+        section, n = (low - start) // width, min(CHUNK, stop - low)
         v = vector[low : low + n]
         for i in range(0, m - m % 4, 4):
             r0, r1 = matrix[used[i], low : low + n], matrix[used[i + 1], low : low + n]
@@ -417,25 +472,24 @@ def _products(matrix: Array, used: NDArray[np.int64], vector: Array, start: int,
                 s1 += np.float64(r1[k]) * factor
                 s2 += np.float64(r2[k]) * factor
                 s3 += np.float64(r3[k]) * factor
-            partial[chunk, i], partial[chunk, i + 1], partial[chunk, i + 2], partial[chunk, i + 3] = s0, s1, s2, s3
+            _add_four(partial, section, i, s0, s1, s2, s3)
         for i in range(m - m % 4, m):
             r0 = matrix[used[i], low : low + n]
             s0 = 0.0
             for k in range(n):
                 s0 += np.float64(r0[k]) * np.float64(v[k])
-            partial[chunk, i] = s0
+            partial[section, i] += s0
 
 
 @_compiled
-def _squares(matrix: Array, start: int, stop: int, partial: Array) -> None:
-    for chunk in range(partial.shape[0]):
-        low = start + chunk * CHUNK
-        high = min(low + CHUNK, stop)
+def _squares(matrix: Array, start: int, stop: int, partial: Array, width: int) -> None:
+    for low in range(start, stop, CHUNK):
+        sums, high = partial[(low - start) // width], min(low + CHUNK, stop)
         for i in range(matrix.shape[0]):
             row, total = matrix[i, low:high], 0.0
             for k in range(len(row)):
                 total += np.float64(row[k]) * np.float64(row[k])
-            partial[chunk, i] = total
+            sums[i] += total
 
 
 @_compiled

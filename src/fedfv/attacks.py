@@ -14,6 +14,7 @@ from torch import Tensor
 from fedfv.checks import check_choice, check_count, check_number
 from fedfv.core import Buffers, Clients, Replies, as_fields
 from fedfv.data import Federation
+from fedfv.matrix import Matrix, divided_like, whole
 from fedfv.seeding import rng
 
 __all__ = ["ATTACKS", "Attack", "AttackedClients", "Lies", "Scene", "with_flipped_labels"]
@@ -216,14 +217,21 @@ class AttackedClients:
         def train(model: Float[Tensor, " d"]) -> Replies:
             return (self.misled or self.clients)(round, chosen[lying], model, buffers)
 
+        divided = honest.updates
+        honest = _with_updates(honest, whole(divided))
         if self.misled is not None:
             honest = _with_rows(honest, lying, train(params))
         scene = Scene(params, self.initial, train, rng(self.seed, "lies", round))
-        return self.attack.replies(honest, lying, scene)
+        lied = self.attack.replies(honest, lying, scene)
+        return _with_updates(lied, divided_like(lied.updates, divided))
 
     def attacking(self, round: int, chosen: Int[Tensor, " m"]) -> Bool[Tensor, " m"]:
         """Which of the chosen clients lie in this round."""
         return torch.isin(chosen, self.liars) & self.attack.is_on(round)
+
+
+def _with_updates(replies: Replies, updates: Matrix) -> Replies:
+    return replies if updates is replies.updates else dataclasses.replace(replies, updates=updates)
 
 
 def _with_rows(replies: Replies, lying: Bool[Tensor, " m"], of_liars: Replies) -> Replies:

@@ -8,12 +8,15 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from fedfv.mapped import MappedMatrix
+from fedfv.sharded import ShardedMatrix
 
 __all__ = [
     "Matrix",
     "MatrixView",
+    "divided_like",
     "factors_of",
     "in_file",
+    "own_part",
     "positions",
     "rows_of",
     "seen",
@@ -43,7 +46,7 @@ class MatrixView(Tensor):
     tensor([1.5000, 2.0000])
     """
 
-    matrix: Tensor | MappedMatrix
+    matrix: Tensor | MappedMatrix | ShardedMatrix
     factors: Float[Tensor, " m"]
     chosen: Int[Tensor, " m"]
 
@@ -76,18 +79,34 @@ class MatrixView(Tensor):
         return func(*tree_map_only(cls, whole, args), **tree_map_only(cls, whole, kwargs or {}))
 
 
-Matrix = Float[Tensor, "m d"] | MappedMatrix | MatrixView
+Matrix = Float[Tensor, "m d"] | MappedMatrix | ShardedMatrix | MatrixView
 
 
-def stored(matrix: Matrix) -> Tensor | MappedMatrix:
+def stored(matrix: Matrix) -> Tensor | MappedMatrix | ShardedMatrix:
     """The matrix that holds the rows."""
     return matrix.matrix if isinstance(matrix, MatrixView) else matrix
 
 
-def rows_of(matrix: Matrix) -> Float[Tensor, "M d"]:
-    """All rows of the matrix that holds them, without factors and without a copy."""
+def rows_of(matrix: Matrix) -> Float[Tensor, "M c"]:
+    """All rows of the matrix that holds them, without factors and without a copy: the columns that this process has."""
     held = stored(matrix)
+    if isinstance(held, ShardedMatrix):
+        return held.columns
     return held.tensor if isinstance(held, MappedMatrix) else held.detach()
+
+
+def own_part(vector: Float[Tensor, " d"], matrix: Matrix) -> Float[Tensor, " c"]:
+    """The part of a vector in the columns that this process has, without a copy."""
+    held = stored(matrix)
+    return held.part(vector) if isinstance(held, ShardedMatrix) else vector
+
+
+def divided_like(matrix: Matrix, other: Matrix) -> Matrix:
+    """A matrix that all ranks have, divided among them like another one; a copy, unless the other is not divided."""
+    held = stored(other)
+    if isinstance(stored(matrix), ShardedMatrix) or not isinstance(held, ShardedMatrix):
+        return matrix
+    return ShardedMatrix.of(whole(matrix), held.ranks)
 
 
 def seen(values: Float[Tensor, "*L M"], matrix: Matrix, degree: int = 1) -> Float[Tensor, "*L m"]:
@@ -122,15 +141,17 @@ def in_file(matrix: Matrix) -> bool:
     return isinstance(stored(matrix), MappedMatrix)
 
 
-def some_rows(matrix: Matrix, used: Bool[Tensor, " m"]) -> Float[Tensor, "k d"] | MatrixView:
+def some_rows(matrix: Matrix, used: Bool[Tensor, " m"]) -> Float[Tensor, "k d"] | ShardedMatrix | MatrixView:
     """A copy of some rows in memory."""
-    rows, factors = rows_of(matrix)[positions(matrix, used)], factors_of(matrix)
-    return rows if factors is None else MatrixView(rows, factors[used])
+    held, rows, factors = stored(matrix), rows_of(matrix)[positions(matrix, used)], factors_of(matrix)
+    copied = held.with_rows(rows) if isinstance(held, ShardedMatrix) else rows
+    return copied if factors is None else MatrixView(copied, factors[used])
 
 
 def whole(matrix: Matrix) -> Float[Tensor, "m d"]:
-    """The matrix as one tensor, which is a copy if the matrix is a view."""
-    if not isinstance(matrix, MatrixView):
-        return rows_of(matrix)
-    rows = rows_of(matrix)[matrix.chosen]
-    return rows * matrix.factors.to(rows)[:, None]
+    """The matrix as one tensor, which is a copy if the matrix is a view, or is divided among ranks."""
+    held, rows = stored(matrix), rows_of(matrix)
+    if isinstance(matrix, MatrixView):
+        rows = rows[matrix.chosen]
+    rows = held.gathered(rows) if isinstance(held, ShardedMatrix) else rows
+    return rows * matrix.factors.to(rows)[:, None] if isinstance(matrix, MatrixView) else rows

@@ -29,7 +29,7 @@ Folder = Annotated[
 def call(arguments: list[str]) -> int:
     """Runs a command; an error becomes one sentence, or a traceback with --debug."""
     try:
-        code = app(arguments, standalone_mode=False)
+        code = app(arguments, standalone_mode=False, obj=arguments)
     except click.ClickException as error:
         error.show()
         return 2

@@ -13,8 +13,10 @@ from fedfv.cli._app import Folder, app, err, out
 from fedfv.cli._fetch import fetch as fetch_files
 from fedfv.cli._fetch import fetch_missing
 from fedfv.cli._lists import list_table, partition_table
+from fedfv.cli._ranks import one_of_many
 from fedfv.cli._read import read_tables
 from fedfv.cli._show import print_results, watching
+from fedfv.distributed import Ranks, is_rank, launch
 from fedfv.experiments import Experiment, Progress, RunDirectory, build_federation, folder_name, run
 from fedfv.paper import printed_numbers
 from fedfv.reports import (
@@ -39,6 +41,7 @@ app.add_typer(data_app, name="data")
 
 @app.command(name="run", epilog="Example:  fedfv run fashion-fair --set aggregator.alpha=0.334 --seed 1")
 def run_command(
+    context: typer.Context,
     experiment: Annotated[
         str, typer.Argument(help="A TOML file, a name from `fedfv list experiments`, or a run directory.")
     ],
@@ -55,18 +58,48 @@ def run_command(
         typer.Option(metavar="DIR", help="Also write TensorBoard files during the run, into a subfolder of DIR."),
     ] = None,
     folder: Folder = None,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Divide clients, updates and evaluation among N processes on this machine, which share its cores. "
+            "For several machines, or GPUs: torchrun ... -m fedfv run ...",
+        ),
+    ] = 1,
 ) -> None:
-    """Run an experiment, or resume an interrupted one: the same command does both."""
-    name, tables = read_tables(experiment, changes=changes or [])
+    """Run an experiment, or resume an interrupted one: the same command does both, with any number of processes."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM has the effect of an interrupt
+    if processes > 1 and not is_rank():
+        raise typer.Exit(launch(["-m", "fedfv", *context.obj], processes))
+    with one_of_many() as ranks:
+        directory = _run_on(ranks, experiment, changes or [], seed, directory, tensorboard, folder)
+    groups = group_by_seed(read_all([directory]))
+    print_results(groups, rows_of(groups))
+    out.print(f"Saved in {directory}", highlight=False, soft_wrap=True)
+
+
+def _run_on(
+    ranks: Ranks,
+    experiment: str,
+    changes: Sequence[str],
+    seed: int | None,
+    directory: Path | None,
+    tensorboard: Path | None,
+    folder: Path | None,
+) -> Path:
+    """Runs the experiment in one of some processes; returns the run directory."""
+    name, tables = read_tables(experiment, changes=changes)
     if seed is not None:
         tables["seed"] = seed
     spec = Experiment.from_dict(tables)
     if directory is None:  # a run directory is resumed in place
-        directory = Path(experiment) if Path(experiment).is_dir() else _default_directory(name, changes or [], spec)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM has the effect of an interrupt
+        directory = Path(experiment) if Path(experiment).is_dir() else _default_directory(name, changes, spec)
     keep_freed_memory()
-    fetch_missing(spec.data.name, folder)
-    board = None if tensorboard is None else TensorBoard(tensorboard / directory.resolve().name)
+    if ranks.is_first:
+        fetch_missing(spec.data.name, folder)
+    directory = ranks.told(directory)  # after the download
+    board = TensorBoard(tensorboard / directory.resolve().name) if tensorboard and ranks.is_first else None
     try:
         with watching(spec.rounds) as bar, closing(board) if board else nullcontext():
 
@@ -75,7 +108,7 @@ def run_command(
                 if board is not None:
                     board(where)
 
-            run(spec, directory, data=folder, watch=watch)
+            run(spec, directory, data=folder, watch=watch, ranks=ranks)
     except KeyboardInterrupt:
         if not RunDirectory(directory).has("records.jsonl"):
             raise
@@ -83,9 +116,7 @@ def run_command(
             f"Interrupted and saved; resume with the same command, or with: fedfv run {directory}", soft_wrap=True
         )
         raise typer.Exit(1) from None
-    groups = group_by_seed(read_all([directory]))
-    print_results(groups, rows_of(groups))
-    out.print(f"Saved in {directory}", highlight=False, soft_wrap=True)
+    return directory
 
 
 def _default_directory(name: str, changes: Sequence[str], spec: Experiment) -> Path:

@@ -15,6 +15,7 @@ from fedfv import data
 from fedfv.attacks import AttackedClients, with_flipped_labels
 from fedfv.core import Clients, ServerState, answers_with_mean, needs
 from fedfv.data import Dataset, Federation, Index, Partition
+from fedfv.distributed import ALONE, Ranks
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import blaming, calling, naming
 from fedfv.experiments._seeding import model_seed, split
@@ -22,7 +23,7 @@ from fedfv.experiments._spec import Data, Experiment
 from fedfv.experiments._trial import check_batches, check_fit, check_measures, check_own_training, takes_stacks
 from fedfv.models import build_model, flatten
 from fedfv.tasks import fitted, targets_of
-from fedfv.training import BatchedClients, LoopClients
+from fedfv.training import BatchedClients, DividedClients, LoopClients
 
 
 def build_federation(experiment: Experiment, source: str | Path | Dataset | Federation | None = None) -> Federation:
@@ -104,9 +105,9 @@ def fit_task(experiment: Experiment, federation: Federation) -> Experiment:
         return replace(experiment, task=fitted(task, federation.targets[federation.train.rows]))
 
 
-def build_clients(experiment: Experiment, federation: Federation, model: nn.Module) -> Clients:
+def build_clients(experiment: Experiment, federation: Federation, model: nn.Module, ranks: Ranks = ALONE) -> Clients:
     """The clients, trained in stacks where engine and model allow it, otherwise one by one; some of them may lie."""
-    make = partial(
+    alone = partial(
         BatchedClients if takes_stacks(experiment, federation, model) else LoopClients,
         model=model,
         local=experiment.training,
@@ -114,13 +115,18 @@ def build_clients(experiment: Experiment, federation: Federation, model: nn.Modu
         seed=experiment.seed,
         measures=needs(experiment.aggregator),
     )
-    honest, attack = make(federation=federation), experiment.attack
+
+    def make(federation: Federation) -> Clients:
+        clients = alone(federation=federation)
+        return clients if ranks.size == 1 else DividedClients(clients, federation.train.sizes, ranks)
+
+    honest, attack = make(federation), experiment.attack
     if attack is None:
         return honest
     liars = attack.liars(federation.num_clients, experiment.seed)
     if len(liars) == federation.num_clients:
         raise ConfigError(f"`attack` must leave a client that is honest, but all {len(liars)} clients lie.")
-    misled = make(federation=with_flipped_labels(federation)) if attack.labels == "flipped" else None
+    misled = make(with_flipped_labels(federation)) if attack.labels == "flipped" else None
     return AttackedClients(honest, attack, liars, flatten(model), misled, experiment.seed)
 
 

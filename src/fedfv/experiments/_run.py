@@ -5,12 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+import fedfv
 from fedfv.attacks import AttackedClients
 from fedfv.core import Clients, NotFiniteError, ServerState, start
 from fedfv.data import Dataset, Federation
+from fedfv.distributed import ALONE, Ranks
 from fedfv.errors import ConfigError, DivergedError
 from fedfv.experiments._build import (
     build_clients,
@@ -41,6 +44,7 @@ from fedfv.runs import (
     arrays_of,
     frozen_of,
     layer,
+    owned,
 )
 from fedfv.simulation import Round, simulate
 from fedfv.tasks import TASKS, Task
@@ -56,6 +60,7 @@ def run(
     *,
     data: str | Path | Dataset | Federation | None = None,
     watch: Watch = lambda progress: None,
+    ranks: Ranks = ALONE,
 ) -> RunDirectory:
     """Runs or resumes the experiment and returns its run directory.
 
@@ -68,19 +73,28 @@ def run(
             that differ in `rounds` alone count as the same, so a finished run resumes if `rounds` is larger.
         data: the folder that is searched first for data files, or data that are already loaded.
         watch: callback that receives the progress before the first round and after each round.
+        ranks: the processes of the run, which all call this function with equal arguments, see `fedfv.distributed`.
     """
+    with ranks.as_one():
+        parts = _built(experiment, data, ranks)
+    settings = experiment.to_dict()
+    with owned(directory, settings, completed, ranks) as place:
+        _run(parts, place, watch)
+    return place
+
+
+def _built(experiment: Experiment, data: str | Path | Dataset | Federation | None, ranks: Ranks) -> "_Parts":
     try:
         federation = build_federation(experiment, data).sorted_by_client().to(device_of(experiment))
         fitted = fit_task(experiment, federation)
         model = build_module(fitted, federation)
-        clients, sample = build_clients(fitted, federation, model), build_sampler(experiment, federation)
+        clients = build_clients(fitted, federation, model, ranks)
+        sample = build_sampler(experiment, federation)
         rule, lr = experiment.aggregator, experiment.training.lr
         others = Comparison(experiment.what_if, rule, federation.num_clients, lr)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    with RunDirectory.own(directory, experiment.to_dict(), completed) as place:
-        _run(_Parts(fitted, federation, model, clients, sample, others), place, watch)
-    return place
+    return _Parts(fitted, federation, model, clients, sample, others, ranks)
 
 
 def experiment_of(place: RunDirectory) -> Experiment:
@@ -105,17 +119,18 @@ class _Parts(NamedTuple):
     clients: Clients
     sample: Callable[[int], Int[Tensor, " m"]]
     others: Comparison
+    ranks: Ranks = ALONE
 
     def scores(self, server: ServerState[Any]) -> dict[str, Scores]:
         """Losses and scores of all clients on test examples, and on validation examples if there are any."""
         params, buffers, task = output_of(self.experiment, server), server.buffers, self.experiment.task
-        test = evaluate(self.federation, self.model, params, buffers, task, "test")
+        test = evaluate(self.federation, self.model, params, buffers, task, "test", self.ranks)
         bad = (test.sizes > 0) & ~test.losses.isfinite()
         if bad.any():
             raise NotFiniteError("test losses", bad.nonzero().flatten().tolist())
         scores = {"test": _scores(test, task)}
         if self.federation.validation.sizes.any():
-            validation = evaluate(self.federation, self.model, params, buffers, task, "validation")
+            validation = evaluate(self.federation, self.model, params, buffers, task, "validation", self.ranks)
             scores["validation"] = _scores(validation, task)
         return scores
 
@@ -149,35 +164,49 @@ class _Parts(NamedTuple):
 def _run(parts: _Parts, place: RunDirectory, watch: Watch) -> None:
     if (sentence := place.diverged()) is not None:
         raise DivergedError(f"{place.path} {sentence}")
-    experiment, federation, model, clients, sample, _ = parts
-    recorder = Recorder(place, experiment.aggregator, fingerprint := _fingerprint(federation, model))
+    experiment, federation, model, clients, sample, _, ranks = parts
+    fingerprint = _fingerprint(federation, model)
+    _refuse_differences(ranks, experiment, fingerprint)
+    recorder = Recorder(place, experiment.aggregator, fingerprint, ranks=ranks)
     server = _begun(parts, place, recorder, fingerprint)
-    scores = next(record.test.scores for record in reversed(place.records()) if record.test is not None)
+    scores = ranks.told(_last_scores(place) if ranks.is_first else [])
     progress = Progress(
         *(server.round, experiment.rounds, scores, None),
         scored_by=experiment.task.scored_by,
         liars=parts.liars(),
         names=federation.names,
     )
-    watch(progress)
-    try:
-        for turn in simulate(clients, experiment.aggregator, sample, server, experiment.rounds):
-            server, record = turn.server, parts.record(turn)
-            recorder.add(server, record, save=server.round == experiment.rounds)
-            scores = scores if record.test is None else record.test.scores
-            replied = len(record.replied or [])
-            progress = progress._replace(
-                rounds_done=server.round, scores=scores, replied=replied, record=record, seconds=turn.seconds
-            )
+    with ranks.ending_together():
+        with ranks.agreeing_to_end():
             watch(progress)
-    except KeyboardInterrupt:
-        recorder.save()
-        raise
-    except NotFiniteError as error:
-        recorder.save()
-        sentence = _diverged(place.rounds_done() + 1, error, experiment.training.lr)
-        place.diverge(sentence)
-        raise DivergedError(f"{place.path} {sentence}") from None
+        try:
+            for turn in simulate(clients, experiment.aggregator, sample, server, experiment.rounds):
+                record = parts.record(turn)
+                recorder.add(turn.server, record, save=turn.server.round == experiment.rounds)
+                progress = _after(progress, record, turn.seconds)
+                with ranks.agreeing_to_end():
+                    watch(progress)
+        except KeyboardInterrupt:
+            recorder.save()
+            raise
+        except NotFiniteError as error:
+            recorder.save()
+            sentence = _diverged(place.rounds_done() + 1, error, experiment.training.lr)
+            place.diverge(sentence)
+            raise DivergedError(f"{place.path} {sentence}") from None
+
+
+def _last_scores(place: RunDirectory) -> list[float | None]:
+    return next(record.test.scores for record in reversed(place.records()) if record.test is not None)
+
+
+def _after(progress: Progress, record: Record, seconds: float) -> Progress:
+    """The progress after a round."""
+    scores = progress.scores if record.test is None else record.test.scores
+    replied = len(record.replied or [])
+    return progress._replace(
+        rounds_done=record.rounds_done, scores=scores, replied=replied, record=record, seconds=seconds
+    )
 
 
 def _begun(parts: _Parts, place: RunDirectory, recorder: Recorder, fingerprint: Fingerprint) -> ServerState[Any]:
@@ -201,6 +230,16 @@ def _first_scores(parts: _Parts, server: ServerState[Any]) -> dict[str, Scores]:
             f"the {error.name} of the initial model are not finite for clients {_some(error.clients)}; inputs of a "
             f"moderate size usually help."
         ) from None
+
+
+def _refuse_differences(ranks: Ranks, experiment: Experiment, fingerprint: Fingerprint) -> None:
+    """Refuses a run whose processes would not do the same."""
+    names = ("settings", "data", "model", "version of fedfv", "version of torch")
+    values = (experiment.to_dict(), fingerprint.data, fingerprint.model, fedfv.__version__, torch.__version__)
+    for rank, others in enumerate(ranks.all(values)):
+        for name, value, other in zip(names, values, others, strict=True):
+            if value != other:
+                raise ConfigError(f"all processes of a run must have the same {name}, but those of rank {rank} differ.")
 
 
 def _some(clients: list[int]) -> str:

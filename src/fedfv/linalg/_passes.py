@@ -1,17 +1,29 @@
-"""Passes over the d columns of a few long rows, held in a tensor or in a file; all sums are in double precision."""
+"""Passes over the d columns of a few long rows, held in a tensor, in a file or by many ranks.
+
+All sums are in double precision. A pass reads the columns that this process has. Their sums are parts, which are put in
+order with those of the other ranks before they are added, so the number of ranks does not change a bit.
+"""
 
 import math
-from collections.abc import Iterable, Iterator
-from functools import reduce
-from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fedfv import _kernels
-from fedfv.mapped import MappedMatrix
-from fedfv.matrix import Matrix, factors_of, positions, rows_of, seen, stored, weights_of_rows
+from fedfv.linalg._parts import all_parts, complete, in_blocks, parts_of_blocks, pieces_of, width_of
+from fedfv.matrix import (
+    Matrix,
+    divided_like,
+    factors_of,
+    own_part,
+    positions,
+    rows_of,
+    seen,
+    stored,
+    weights_of_rows,
+)
+from fedfv.sharded import ShardedMatrix
 
 _SORTED = 1 << 14  # columns that are sorted at a time
 _LINE, _BLOCKS = 16, 1 << 9  # columns of a block of a sample, and the number of blocks
@@ -26,8 +38,9 @@ def gramian(matrix: Matrix) -> Float[Tensor, "m m"]:
     tensor([[25.,  0.],
             [ 0., 25.]], dtype=torch.float64)
     """
-    rows = rows_of(matrix)
-    return _seen_twice(_total(_kernels.gramian(rows, columns) for columns in _pieces(matrix)), matrix)
+    rows, width = rows_of(matrix), width_of(matrix)
+    parts = all_parts((_kernels.gramian(rows, columns, width) for columns in pieces_of(matrix)), matrix)
+    return _seen_twice(_kernels.mirrored_total(parts, len(rows)), matrix)
 
 
 def block_gramians(matrix: Matrix, offsets: Int[Tensor, " L+1"]) -> Float[Tensor, "L m m"]:
@@ -36,11 +49,10 @@ def block_gramians(matrix: Matrix, offsets: Int[Tensor, " L+1"]) -> Float[Tensor
     >>> block_gramians(torch.tensor([[3.0, 4.0], [-4.0, 3.0]]), torch.tensor([0, 1, 2])).tolist()
     [[[9.0, -12.0], [-12.0, 16.0]], [[16.0, 12.0], [12.0, 9.0]]]
     """
-    rows = rows_of(matrix)
-    grams = torch.zeros(len(offsets) - 1, len(rows), len(rows), dtype=torch.double)
-    for block, part in _in_blocks(_pieces(matrix), offsets):
-        grams[block] += _kernels.gramian(rows, part).cpu()
-    return _seen_twice(grams, matrix)
+    rows, width = rows_of(matrix), width_of(matrix)
+    pairs = [(block, _kernels.gramian(rows, part, width)) for block, part in in_blocks(matrix, offsets)]
+    grams = [_kernels.mirrored_total(parts, len(rows)) for parts in parts_of_blocks(pairs, matrix, offsets)]
+    return _seen_twice(torch.stack(grams), matrix)
 
 
 def block_cross_gramians(
@@ -52,10 +64,13 @@ def block_cross_gramians(
     >>> block_cross_gramians(first, second, torch.tensor([0, 2]), torch.tensor([False, True]))
     tensor([[[17.]]], dtype=torch.float64)
     """
-    rows, others, index = rows_of(matrix), rows_of(other), positions(other, used)
-    grams = torch.zeros(len(offsets) - 1, len(rows), len(index), dtype=torch.double)
-    for block, part in _in_blocks(_common(_pieces(matrix), _pieces(other)), offsets):
-        grams[block] += _kernels.cross_gramian(rows, others, index, part).cpu()
+    matrix, other = divided_like(matrix, other), divided_like(other, matrix)
+    rows, others, index, width = rows_of(matrix), rows_of(other), positions(other, used), width_of(matrix)
+    pairs = [
+        (block, _kernels.cross_gramian(rows, others, index, part, width))
+        for block, part in in_blocks(matrix, offsets, pieces_of(other))
+    ]
+    grams = torch.stack([_kernels.total(parts) for parts in parts_of_blocks(pairs, matrix, offsets)])
     grams = seen(grams.mT, matrix).mT
     factors = factors_of(other)
     return grams if factors is None else grams * factors[used]
@@ -63,8 +78,9 @@ def block_cross_gramians(
 
 def squared_lengths(matrix: Matrix) -> Float[Tensor, " m"]:
     """Squared Euclidean length of each row, summed in double precision."""
-    rows = rows_of(matrix)
-    return seen(_total(_kernels.squares(rows, columns) for columns in _pieces(matrix)), matrix, degree=2)
+    rows, width = rows_of(matrix), width_of(matrix)
+    parts = all_parts((_kernels.squares(rows, columns, width) for columns in pieces_of(matrix)), matrix)
+    return seen(_kernels.total(parts), matrix, degree=2)
 
 
 def products(
@@ -75,10 +91,7 @@ def products(
     >>> products(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 1.0]), torch.tensor([True, False]))
     tensor([3., 0.], dtype=torch.float64)
     """
-    rows, index = rows_of(matrix), positions(matrix, used)
-    result = torch.zeros(len(rows), dtype=torch.double)
-    result[index] = _total(_kernels.products(rows, index, vector, columns) for columns in _pieces(matrix))
-    return seen(result, matrix)
+    return _products(matrix, own_part(vector, matrix), used)
 
 
 def combine(weights: Float[Tensor, " m"], matrix: Matrix) -> Float[Tensor, " d"]:
@@ -87,8 +100,7 @@ def combine(weights: Float[Tensor, " m"], matrix: Matrix) -> Float[Tensor, " d"]
     >>> combine(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0], [3.0, 2.0]]))
     tensor([2., 1.])
     """
-    rows = rows_of(matrix)
-    vector = torch.empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    vector = torch.empty(matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
     _combine(vector, 0.0, weights, matrix)
     return vector
 
@@ -104,8 +116,7 @@ def combine_blocks(weights: Float[Tensor, "L m"], matrix: Matrix, offsets: Int[T
     >>> combine_blocks(torch.eye(2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0, 1, 2]))
     tensor([1., 4.])
     """
-    rows = rows_of(matrix)
-    vector = torch.empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    vector = torch.empty(matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
     _combine_blocks(vector, 0.0, weights, matrix, offsets)
     return vector
 
@@ -124,13 +135,15 @@ def trimmed_mean(matrix: Matrix, trim: int) -> Float[Tensor, " d"]:
     tensor([2., 3.])
     """
     rows, index, factors = rows_of(matrix), positions(matrix, None), factors_of(matrix)
-    vector = torch.empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
-    for columns in _pieces(matrix):
+    vector = torch.empty(matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
+    own = own_part(vector, matrix)
+    for columns in pieces_of(matrix):
         for part in _kernels.spans(columns, _SORTED):
             values = rows[index, part].double()
             if factors is not None:
                 values *= factors.to(values)[:, None]
-            vector[part] = values.sort(dim=0).values[trim : len(index) - trim].mean(dim=0).to(rows.dtype)
+            own[part] = values.sort(dim=0).values[trim : len(index) - trim].mean(dim=0).to(rows.dtype)
+    complete(vector, matrix)
     return vector
 
 
@@ -150,7 +163,11 @@ def along_sample(matrix: Matrix, sample: Float[Tensor, " s"]) -> tuple[Float[Ten
     >>> along_sample(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), sampled(torch.ones(2)))
     (tensor([3., 7.], dtype=torch.float64), tensor([ 5., 25.], dtype=torch.float64))
     """
-    sums = _kernels.along_sample(rows_of(matrix), positions(matrix, None), sample, *_sample_of(matrix.shape[1]))
+    width, every = _sample_of(matrix.shape[1])
+    rows, held = rows_of(matrix), stored(matrix)
+    if isinstance(held, ShardedMatrix):  # a sample is small: each rank gets all of it
+        rows, every = _sampled_rows(held, width, every), width
+    sums = _kernels.along_sample(rows, positions(matrix, None), sample, width, every)
     factors = factors_of(matrix)
     return (sums[0], sums[1]) if factors is None else (sums[0] * factors, sums[1] * factors**2)
 
@@ -159,6 +176,13 @@ def _sample_of(dim: int) -> tuple[int, int]:
     """The columns of a block of a sample, and the distance of two blocks."""
     every = -(-dim // _BLOCKS)
     return (_LINE, every) if every > _LINE else (dim, dim)
+
+
+def _sampled_rows(matrix: ShardedMatrix, width: int, every: int) -> Float[Tensor, "M s"]:
+    """The columns of a sample, put together on each rank."""
+    places = torch.arange(matrix.shape[1] // every)[:, None] * every + torch.arange(width)
+    own = places[(places >= matrix.own.start) & (places < matrix.own.stop)] - matrix.own.start
+    return matrix.ranks.concatenated(matrix.columns[:, own.to(matrix.device)].mT.cpu().contiguous()).mT.contiguous()
 
 
 def length(vector: Float[Tensor, " d"]) -> float:
@@ -190,11 +214,14 @@ def finite_rows(matrix: Matrix, squares: Float[Tensor, " m"] | None = None) -> B
     """
     rows, index = rows_of(matrix), positions(matrix, None)
     # The product of two rows is finite only if both rows are; a row whose product is not finite is read again, alone.
-    finite = (products(matrix, rows[index[0]]) if squares is None else squares).isfinite()
+    finite = (_products(matrix, rows[index[0]], None) if squares is None else squares).isfinite()
+    if finite.all():
+        return finite
     for i in (~finite).nonzero().flatten().tolist():
         parts = _kernels.spans(range(rows.shape[1]), 1 << 20)
         finite[i] = all(rows[index[i], part].isfinite().all() for part in parts)
-    return finite
+    held = stored(matrix)
+    return torch.stack(held.ranks.all(finite)).all(dim=0) if isinstance(held, ShardedMatrix) else finite
 
 
 def deconflict(
@@ -221,47 +248,29 @@ def deconflict(
     return coefficients
 
 
-def _pieces(matrix: Matrix) -> Iterable[range]:
-    held = stored(matrix)
-    return held.pieces() if isinstance(held, MappedMatrix) else [range(matrix.shape[1])]
-
-
 def _seen_twice(gramian: Float[Tensor, "*L M M"], matrix: Matrix) -> Float[Tensor, "*L m m"]:
     """A Gramian of the rows that are held, as that of the rows of a view."""
     return seen(seen(gramian, matrix).mT, matrix).mT
 
 
-def _in_blocks(pieces: Iterable[range], offsets: Int[Tensor, " L+1"]) -> Iterator[tuple[int, range]]:
-    """The parts of the pieces, each within one block, and the index of that block."""
-    for piece in pieces:
-        for block, (low, high) in enumerate(pairwise(offsets.tolist())):
-            if part := range(max(low, piece.start), min(high, piece.stop)):
-                yield block, part
-
-
-def _common(first: Iterable[range], second: Iterable[range]) -> Iterator[range]:
-    """The intersections of two sequences of ranges that cover the same columns in order."""
-    others = iter(second)
-    other = next(others, None)
-    for piece in first:
-        while other is not None and other.start < piece.stop:
-            yield range(max(other.start, piece.start), min(other.stop, piece.stop))
-            if other.stop > piece.stop:
-                break
-            other = next(others, None)
-
-
-def _total(parts: Iterable[Tensor]) -> Tensor:
-    return reduce(torch.add, parts).cpu()
+def _products(matrix: Matrix, own: Float[Tensor, " c"], used: Bool[Tensor, " m"] | None) -> Float[Tensor, " m"]:
+    """`products`, with the part of the vector in the columns that this process has."""
+    rows, index, width = rows_of(matrix), positions(matrix, used), width_of(matrix)
+    parts = (_kernels.products(rows, index, own, columns, width) for columns in pieces_of(matrix))
+    result = torch.zeros(len(rows), dtype=torch.double)
+    result[index] = _kernels.total(all_parts(parts, matrix))
+    return seen(result, matrix)
 
 
 def _combine(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix) -> None:
-    rows, weights = rows_of(matrix), weights_of_rows(weights, matrix)
-    for columns in _pieces(matrix):
-        _kernels.combine(vector, keep, weights, rows, columns)
+    rows, weights, own = rows_of(matrix), weights_of_rows(weights, matrix), own_part(vector, matrix)
+    for columns in pieces_of(matrix):
+        _kernels.combine(own, keep, weights, rows, columns)
+    complete(vector, matrix)
 
 
 def _combine_blocks(vector: Tensor, keep: float, weights: Tensor, matrix: Matrix, offsets: Tensor) -> None:
-    rows, weights = rows_of(matrix), weights_of_rows(weights, matrix)
-    for block, part in _in_blocks(_pieces(matrix), offsets):
-        _kernels.combine(vector, keep, weights[block], rows, part)
+    rows, weights, own = rows_of(matrix), weights_of_rows(weights, matrix), own_part(vector, matrix)
+    for block, part in in_blocks(matrix, offsets):
+        _kernels.combine(own, keep, weights[block], rows, part)
+    complete(vector, matrix)

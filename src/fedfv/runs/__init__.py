@@ -26,6 +26,7 @@ with comes_with("experiments"):
     )
     from fedfv.runs._recorder import Recorder
     from fedfv.runs._renumber import renumbered
+    from fedfv.runs._shared import owned
 
 __all__ = [
     "FORMAT",
@@ -54,6 +55,7 @@ __all__ = [
     "layer",
     "metric_of",
     "of_counted",
+    "owned",
     "renumbered",
     "write_frame",
 ]

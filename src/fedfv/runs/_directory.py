@@ -180,7 +180,7 @@ class RunDirectory:
     def append(self, record: Record) -> None:
         """Appends one line to the records."""
         line = record.to_json().encode() + b"\n"
-        with _explained(f"{self.path / RECORDS} cannot be written"), open(self.path / RECORDS, "ab") as file:
+        with explained(f"{self.path / RECORDS} cannot be written"), open(self.path / RECORDS, "ab") as file:
             file.write(line)
 
     def rewrite(self, records: Iterable[Record]) -> None:
@@ -199,11 +199,15 @@ class RunDirectory:
             fingerprint: the inputs of the run beside its settings, as in its first record. A run that was begun with
                 another fingerprint is refused.
         """
-        tensors = self.load() if self.has(CHECKPOINT) else self._unpacked(PREVIOUS, "run again from the start")
+        tensors = self.load_latest()
         if tensors is not None:
             self._refuse_changes(fingerprint)
         self._keep_records(-1 if tensors is None else int(tensors["round"]))
         return tensors
+
+    def load_latest(self) -> dict[str, Tensor] | None:
+        """Like `load`, but of the checkpoint before, if the last one was deleted."""
+        return self.load() if self.has(CHECKPOINT) else self._unpacked(PREVIOUS, "run again from the start")
 
     def _unpacked(self, name: str, without_it: str) -> dict[str, Tensor] | None:
         """The tensors of a file, None if it is missing; `without_it` says what a run can do if the file is deleted."""
@@ -292,7 +296,7 @@ class RunDirectory:
             raise ConfigError(f"the file of a model must end in .safetensors, got {path}.")
         state, described = self.state_dict(), json.loads(self.model_file().to_json())
         beside = path.with_suffix(".json")
-        with _explained(f"{path} cannot be written"):
+        with explained(f"{path} cannot be written"):
             path.parent.mkdir(parents=True, exist_ok=True)
             save_file({name: each.contiguous() for name, each in state.items()}, path)
             about = {"rounds_done": self.rounds_done(), "settings": self.settings(), **described}
@@ -357,7 +361,7 @@ class RunDirectory:
             keep: the name for the earlier file; None to overwrite it.
         """
         temporary = self.path / f".{name}.new"
-        with _explained(f"{self.path / name} cannot be written"):
+        with explained(f"{self.path / name} cannot be written"):
             try:
                 if callable(contents):
                     contents(temporary)
@@ -441,7 +445,8 @@ def _first_difference(begun: list[str], now: list[str]) -> str:
 
 
 @contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
+def explained(what: str) -> Iterator[None]:
+    """Turns an error of the file system into a sentence."""
     try:
         yield
     except OSError as error:

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from fedfv.core import Aggregator, ServerState, from_tensors, to_tensors
+from fedfv.distributed import ALONE, Ranks
 from fedfv.errors import RunError
 from fedfv.runs._directory import RunDirectory
 from fedfv.runs._record import Fingerprint, Opening, Record, Scores
@@ -19,12 +20,18 @@ class Recorder:
         rule: the rule whose state a checkpoint has.
         fingerprint: the inputs of the run beside its settings.
         save_after: seconds between two checkpoints; 0 for one after each round.
+        ranks: the processes of the run, which save together.
     """
 
     def __init__(
-        self, place: RunDirectory, rule: Aggregator[Any], fingerprint: Fingerprint, save_after: float | None = None
+        self,
+        place: RunDirectory,
+        rule: Aggregator[Any],
+        fingerprint: Fingerprint,
+        save_after: float | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.place, self._rule, self._fingerprint = place, rule, fingerprint
+        self.place, self._rule, self._fingerprint, self._ranks = place, rule, fingerprint, ranks
         self._save_after = _SAVE_AFTER if save_after is None else save_after
         self._saved = time.monotonic()
         self._server: ServerState[Any] | None = None  # after the last recorded round
@@ -62,7 +69,7 @@ class Recorder:
         """Records a round, and saves a checkpoint if `save` is true or one is due."""
         self.place.append(record)
         self._server = server
-        if save or time.monotonic() >= self._saved + self._save_after:
+        if save or self._ranks.told(time.monotonic() >= self._saved + self._save_after):
             self.save()
 
     def save(self) -> None:

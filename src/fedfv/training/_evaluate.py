@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fedfv.core import NO_BUFFERS, Buffers
 from fedfv.data import Federation, Index, Part
+from fedfv.distributed import ALONE, Ranks
 from fedfv.models import call, unflatten, unflatten_buffers
 from fedfv.tasks import Classification, Task, combine
 
@@ -32,21 +33,25 @@ def evaluate(
     buffers: Buffers = NO_BUFFERS,
     task: Task | None = None,
     part: Part = "test",
+    ranks: Ranks = ALONE,
 ) -> Evaluation:
     """Loss and score on the examples of each client, in one pass; NaN for a client without examples.
 
     The model is evaluated with these parameters and buffers; its own tensors are neither read nor changed. The default
-    task is classification.
+    task is classification. Each of the ranks evaluates a part of the examples, and all get the result.
     """
     task = Classification() if task is None else task
     index = getattr(federation, part)
     outputs_of_one = federation.targets[0].numel() * federation.num_outputs
     width = max(1, _AT_ONCE // max(federation.inputs[0].numel(), outputs_of_one))
     values = unflatten(params, model) | (unflatten_buffers(buffers, model) if any(map(len, buffers)) else {})
+    own = index.rows
+    if divided := 1 < ranks.size <= len(own):
+        own = own[ranks.share(len(own)).start : ranks.share(len(own)).stop]
     of_examples = []
     with torch.no_grad(), _evaluating(model):
-        for start in range(0, len(index.rows), width):
-            rows = _where(index.rows[start : start + width])
+        for start in range(0, len(own), width):
+            rows = _where(own[start : start + width])
             targets = federation.targets[rows]
             outputs = call(model, values, federation.inputs[rows])
             columns = [task.losses(outputs, targets), *task.scores(outputs, targets).view(len(targets), -1).mT]
@@ -55,6 +60,8 @@ def evaluate(
         nothing = torch.full((len(index),), torch.nan, dtype=torch.double)
         return Evaluation(nothing, nothing, nothing, index.sizes)
     together = torch.cat(of_examples, dim=1)
+    if divided:
+        together = ranks.concatenated(together.mT.contiguous()).mT
     losses, *means = _means(together, index)
     scores, variances = _combined(task, together[1:], torch.stack(means), index)
     return Evaluation(losses, scores, variances, index.sizes)
