@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fedfv._kernels import Array, _compiled
+from fedfv._kernels import Array, compiled
 from fedfv.linalg._cone import _cosines
 
 _ROUNDING = 1e-14  # squared distance from the rows so far that is rounding error, for a row of length 1
@@ -28,7 +28,7 @@ def short_rows(gramian: Float[Tensor, "m m"]) -> Float[Tensor, "m r"]:
     return torch.from_numpy(lengths[:, None] * rows[:, : max(1, rank)])
 
 
-@_compiled
+@compiled
 def _pivoted_cholesky(C: Array, L: Array) -> int:
     """Writes the columns of the factor of C = L L' into zeros; the next column is that of the row that is least exact.
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from fedfv._kernels import Array, _compiled, _share
+from fedfv._kernels import Array, compiled, share
 
 __all__ = ["nonnegative_steps"]
 
@@ -36,7 +36,7 @@ def nonnegative_steps(
     steps = np.zeros((k, m))
     threads = torch.get_num_threads() if k * m**2 > 1 << 17 else 1  # below, threads cost more than they save
     size = -(-k // (8 * threads)) if threads > 1 else k
-    _share(
+    share(
         lambda part: _nonnegative_steps(cosines, starts, products, steps, ridge, part.start, part.stop),
         [range(i, min(i + size, k)) for i in range(0, k, size)],
         threads,
@@ -44,7 +44,7 @@ def nonnegative_steps(
     return steps
 
 
-@_compiled
+@compiled
 def _nonnegative_steps(
     C: Array, starts: Array, products: Array, steps: Array, ridge: float, first: int, last: int
 ) -> None:
@@ -77,7 +77,7 @@ def _nonnegative_steps(
                 break
 
 
-@_compiled
+@compiled
 def _sweep(C: Array, slope: Array, x: Array, inside: Index, ridge: float) -> int:
     """Minimises over one coordinate after another, until a sweep does not change which of them are positive."""
     n = 0
@@ -97,7 +97,7 @@ def _sweep(C: Array, slope: Array, x: Array, inside: Index, ridge: float) -> int
     return n
 
 
-@_compiled
+@compiled
 def _pivot(C: Array, constant: Array, ridge: float, x: Array, slope: Array, L: Array, inside: Index, n: int) -> int:
     """Exchanges all entries whose value or slope has the wrong sign, until there are none; returns the number inside.
 
@@ -132,7 +132,7 @@ def _pivot(C: Array, constant: Array, ridge: float, x: Array, slope: Array, L: A
             _factorise(C, ridge, L, inside, i)
 
 
-@_compiled
+@compiled
 def _descend(C: Array, constant: Array, ridge: float, x: Array, slope: Array, L: Array, inside: Index) -> int:
     """The solution from any x >= 0, by steps that do not increase the objective; returns the number inside."""
     m, n = len(x), 0
@@ -161,7 +161,7 @@ def _descend(C: Array, constant: Array, ridge: float, x: Array, slope: Array, L:
     return n
 
 
-@_compiled
+@compiled
 def _walk(C: Array, constant: Array, ridge: float, x: Array, L: Array, inside: Index, n: int) -> int:
     """Moves x to the minimum over the entries inside; an entry that becomes zero on the way leaves."""
     while True:
@@ -182,7 +182,7 @@ def _walk(C: Array, constant: Array, ridge: float, x: Array, L: Array, inside: I
             _factorise(C, ridge, L, inside, i)
 
 
-@_compiled
+@compiled
 def _slopes(C: Array, constant: Array, x: Array, slope: Array, inside: Index, n: int) -> float:
     """Writes the slope of the objective in each entry that is not inside, and returns the size of its terms."""
     slope[:] = constant
@@ -193,7 +193,7 @@ def _slopes(C: Array, constant: Array, x: Array, slope: Array, inside: Index, n:
     return total
 
 
-@_compiled
+@compiled
 def _factorise(C: Array, ridge: float, L: Array, inside: Index, i: int) -> None:
     """Row i of the Cholesky factor of the rows and columns inside; its diagonal is stored inverted."""
     row, source = L[i], C[inside[i]]
@@ -207,7 +207,7 @@ def _factorise(C: Array, ridge: float, L: Array, inside: Index, i: int) -> None:
     row[i] = 1 / np.sqrt(max(left, 0.5 * ridge))
 
 
-@_compiled
+@compiled
 def _solution(L: Array, inside: Index, n: int, constant: Array) -> Array:
     """The z with L L' z = -constant, over the entries inside."""
     z = np.empty(n)
@@ -225,7 +225,7 @@ def _solution(L: Array, inside: Index, n: int, constant: Array) -> Array:
     return z
 
 
-@_compiled
+@compiled
 def _add(vector: Array, factor: float, row: Array) -> None:
     for k in range(len(vector)):
         vector[k] += factor * row[k]
