@@ -44,13 +44,15 @@ def joined() -> Iterator[Ranks]:
         timeout=_LONGEST,
     )
     ended = threading.Event()
-    threading.Thread(target=_watch, args=(PrefixStore("life", store), rank, size, ended), daemon=True).start()
+    watcher = threading.Thread(target=_watch, args=(PrefixStore("life", store), rank, size, ended), daemon=True)
+    watcher.start()
     try:
         ranks = Ranks(rank, size, PrefixStore("said", store))
         yield ranks
         ranks.all(None)  # a rank that left early would seem dead to the others
     finally:
         ended.set()
+        watcher.join(_BEAT)  # a thread that is in the store when the process ends would abort the process
         dist.destroy_process_group()
 
 
