@@ -4,13 +4,15 @@
 
 The script prints each ratio with the recorded one, and fails if one is more than `GENEROUS` times as large. Other load
 on the machine affects both sides of a ratio, so a change is mostly due to our code. The script uses one thread, since
-two threads that wait for each other would measure how busy the machine is.
+two threads that wait for each other would measure how busy the machine is. The last ratio is about just that: a step
+with two threads among training, against its parts (`step.py`), in programs that set no option of OpenMP.
 """
 
 import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -74,6 +76,15 @@ def whole_round(workload: str, repetitions: int) -> float:
     return ratio(lambda: next(rounds), lambda: A @ A, repetitions) * 2 * 2000**3 / operations(work)
 
 
+def step_among_training() -> float:
+    """The time of a step in a loop that trains, relative to its parts, with two threads; the median of three runs."""
+    ours = ("OMP_", "NUMBA_", "MKL_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    command = [sys.executable, str(Path(__file__).with_name("step.py")), "--threads", "2"]
+    runs = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(3)]
+    return statistics.median(float(json.loads(run.stdout)["ratio"]) for run in runs)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="record the ratios that are measured now")
@@ -84,6 +95,7 @@ def main() -> None:
         "CIFAR-10 round, floors": whole_round("cifar10", 9),
         "MNIST round, floors": whole_round("mnist", 3),
         "round of 100 small clients, floors": whole_round("small", 9),
+        "step among training, sums of its parts": step_among_training(),
     }
     if record:
         RECORD.write_text(json.dumps({name: round(value, 2) for name, value in measured.items()}, indent=1) + "\n")
