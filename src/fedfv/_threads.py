@@ -1,7 +1,7 @@
 """The threads that share a compiled loop: those of torch, so that one pool has the cores.
 
 After a parallel operation, torch's threads spin for some milliseconds in wait of the next one. Threads of another pool
-would compete with them for the cores: a loop that both share took three to eight times as long as the sum of its parts.
+would compete with them for the cores: a step that both shared took two to six times as long as the sum of its parts.
 """
 
 import ctypes

@@ -14,7 +14,6 @@ from fedfv.mapped import MappedMatrix
 from fedfv.matrix import Matrix, MatrixView
 
 _OPTIONAL = ("accuracies", "trained_losses")
-_FEW = 16  # clients whose Gramian takes hardly longer than a reading of the updates
 
 
 class Buffers(NamedTuple):
@@ -91,7 +90,7 @@ class Replies:
             raise ValueError("`sizes` must not all be zero, since averages are weighted by size.")
         if self.accuracies is not None:
             self._refuse("accuracies", (self.accuracies < 0) | (self.accuracies > 1), "be in [0, 1]")
-        self._refuse_not_finite("updates", self._finite_updates())
+        self._refuse_not_finite("updates", linalg.finite_rows(self.updates))
         if self.buffers is not None:
             for values in self.buffers:
                 if len(values) != len(self.updates):
@@ -223,12 +222,6 @@ class Replies:
         if values.dtype.is_complex or values.dtype == torch.bool:
             raise ValueError(f"`{name}` must be real numbers, got {values.dtype}.")
         self._refuse_not_finite(name, values.isfinite())
-
-    def _finite_updates(self) -> Bool[Tensor, " m"]:
-        """Whether each update is finite; for a few clients, the Gramian tells, which most rules and the lens need."""
-        if len(self.updates) > _FEW:
-            return linalg.finite_rows(self.updates)
-        return linalg.finite_rows(self.updates, self.gramian().diagonal())
 
     def _refuse_not_finite(self, name: str, finite: Tensor) -> None:
         if not finite.all():

@@ -202,19 +202,15 @@ def rescale(vector: Float[Tensor, " d"], factor: float) -> None:
     _combine(vector, factor, torch.zeros(1, dtype=torch.double), vector[None])
 
 
-def finite_rows(matrix: Matrix, squares: Float[Tensor, " m"] | None = None) -> Bool[Tensor, " m"]:
-    """Whether each row is free of NaN and infinity; the matrix is read once, or not at all.
-
-    Args:
-        matrix: the matrix.
-        squares: the squared length of each row, if it is known.
+def finite_rows(matrix: Matrix) -> Bool[Tensor, " m"]:
+    """Whether each row is free of NaN and infinity; the matrix is read once.
 
     >>> finite_rows(torch.tensor([[1.0, 2.0], [torch.inf, 0.0]]))
     tensor([ True, False])
     """
     rows, index = rows_of(matrix), positions(matrix, None)
     # The product of two rows is finite only if both rows are; a row whose product is not finite is read again, alone.
-    finite = (_products(matrix, rows[index[0]], None) if squares is None else squares).isfinite()
+    finite = _products(matrix, rows[index[0]], None).isfinite()
     if finite.all():
         return finite
     for i in (~finite).nonzero().flatten().tolist():
