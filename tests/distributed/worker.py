@@ -14,7 +14,7 @@ from torch import nn
 from fedfv import Aggregator, Replies, ServerState, _kernels, linalg, start, step
 from fedfv.core import NO_BUFFERS, Buffers, Clients, NotFiniteError, to_tensors
 from fedfv.data import Federation
-from fedfv.distributed import Ranks, _joined, joined
+from fedfv.distributed import Ranks, _joined, joined, leave
 from fedfv.errors import RunError
 from fedfv.experiments import Experiment, Progress, build_federation, run
 from fedfv.matrix import Matrix, MatrixView, some_rows, whole
@@ -233,3 +233,4 @@ if __name__ == "__main__":
     with joined() as ranks:
         assert ranks.size > 1
         globals()[sys.argv[1]](ranks, *sys.argv[2:])
+    leave(0)

@@ -1,5 +1,6 @@
 """The command line: parses arguments, calls the library, prints results."""
 
+import os
 import sys
 
 from fedfv._extras import MissingExtraError, comes_with
@@ -27,4 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def entry() -> None:
     """The command `fedfv`."""
-    sys.exit(main())
+    code = main()
+    if "RANK" in os.environ:  # torch is not loaded for anything else
+        from fedfv.distributed import leave
+
+        leave(code)
+    sys.exit(code)
