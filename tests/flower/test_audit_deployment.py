@@ -61,18 +61,15 @@ def test_the_strategy_decides_and_the_audit_looks(federation: Loopback, tmp_path
     assert (max(first.lens.after) > 0.999) == (strategy == "Krum")
 
 
-def test_a_plain_app_is_audited_while_a_client_dies(tmp_path: Path) -> None:
-    with Loopback(tmp_path / "flower") as federation:
-        for client in range(CLIENTS):
-            federation.start_node(client)
-        audit = RunDirectory(tmp_path / "audit")
-        number = federation.submit(APP, {"num-server-rounds": 2, "audit": str(audit.path), "timeout": 12.0})
-        end = time.monotonic() + 60
-        while audit.rounds_done() < 1:
-            assert time.monotonic() < end, "the first round does not end"
-            time.sleep(0.1)
-        os.killpg(federation.nodes[1].pid, signal.SIGKILL)
-        assert federation.wait(number, 120) == "finished:completed"
+def test_a_plain_app_is_audited_while_a_client_dies(federation: Loopback, tmp_path: Path) -> None:
+    audit = RunDirectory(tmp_path / "audit")
+    number = federation.submit(APP, {"num-server-rounds": 2, "audit": str(audit.path), "timeout": 12.0})
+    end = time.monotonic() + 60
+    while audit.rounds_done() < 1:
+        assert time.monotonic() < end, "the first round does not end"
+        time.sleep(0.1)
+    os.killpg(federation.nodes[1].pid, signal.SIGKILL)
+    assert federation.wait(number, 120) == "finished:completed"
     first, before, after = audit.records()
     assert first.opening is not None
     assert len(first.opening.names) == CLIENTS

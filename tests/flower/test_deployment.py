@@ -129,7 +129,7 @@ def test_a_client_that_was_killed_is_protected_by_the_history(federation: Loopba
 
 
 def test_a_lying_client_does_the_honest_ones_no_harm(tmp_path: Path) -> None:
-    rounds = 4
+    rounds = 2
     with Loopback(tmp_path / "flower") as federation:
         for client in range(4):
             federation.start_node(client)
