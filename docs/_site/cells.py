@@ -1,0 +1,31 @@
+"""Shows cells of tutorials as what they stand for: commands of a shell, and files."""
+
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+_LANGUAGES = {".py": "python", ".toml": "toml"}
+
+
+def show_cells(app: Sphinx, document: nodes.document) -> None:
+    """Takes the first line from cells that begin with `%%bash` or `%%writefile`, which the captions replace."""
+    for cell in list(document.findall(lambda node: isinstance(node, nodes.container) and "cell" in node["classes"])):
+        for block in list(cell.findall(nodes.literal_block)):
+            first, _, rest = block.astext().partition("\n")
+            if first == "%%bash":
+                _replace(block, rest, "bash")
+            elif first.startswith("%%writefile "):
+                _replace(block, rest, _LANGUAGES[Path(first.split()[-1]).suffix], first.split()[-1])
+                for output in list(cell.findall(lambda node: "cell_output" in getattr(node, "attributes", {}).get("classes", ()))):
+                    output.parent.remove(output)
+
+
+def _replace(block: nodes.literal_block, text: str, language: str, caption: str = "") -> None:
+    new = nodes.literal_block(text, text, language=language)
+    if not caption:
+        block.replace_self(new)
+        return
+    wrapper = nodes.container("", literal_block=True, classes=["literal-block-wrapper"])
+    wrapper += [nodes.caption(caption, "", nodes.literal(caption, caption)), new]
+    block.replace_self(wrapper)
