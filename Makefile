@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Waiting threads of torch leave the core to other processes.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: test lint unit integration deployment slow fuzz coverage flower bench guard reproduce docs clean
+.PHONY: test lint unit integration deployment slow fuzz coverage flower bench guard reproduce docs site clean
 
 # All that is needed before a commit.
 test: lint unit integration
@@ -70,5 +70,9 @@ docs: .venv/.ready
 	$(BIN)/python scripts/fill_reproduction.py
 	$(BIN)/python scripts/fill_benchmark.py
 
+# Builds the documentation in build/site and executes its tutorials; a warning or a broken link is an error.
+site: .venv/.ready
+	$(BIN)/python -m sphinx --fail-on-warning --quiet docs build/site
+
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

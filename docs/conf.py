@@ -32,6 +32,7 @@ exclude_patterns = ["images", "_site"]
 html_theme = "furo"
 html_title = f"fedfv {release}"
 html_static_path = ["images"]
+html_extra_path = [str(BUILD / "extra")]  # what tutorials add
 html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"}
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
@@ -54,12 +55,14 @@ copybutton_prompt_is_regexp = True
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ["COLUMNS"] = "100"
 os.environ["IPYTHONDIR"] = str(BUILD / "ipython")
+os.environ["SITE"] = str(BUILD / "extra")
 
 
 def setup(app: Sphinx) -> None:
     """Connects what the site has of its own."""
     startup = BUILD / "ipython" / "profile_default" / "startup"
-    startup.mkdir(parents=True, exist_ok=True)
+    for folder in (startup, BUILD / "extra"):
+        folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "_site" / "kernel.py", startup / "kernel.py")
     app.add_config_value("repository", repository, "env")
     app.connect("source-read", links.link_to_repository)

@@ -9,12 +9,12 @@ import pytest
 from fedfv.experiments import Experiment, settings_of
 
 ROOT = Path(__file__).parent.parent
-README, DATA, HOME = ((ROOT / name).read_text() for name in ("README.md", "docs/data.md", "docs/home.md"))
+PAGES = ("README.md", "docs/start.md", "docs/data.md", "docs/home.md", "docs/rules.md", "docs/from-torchjd.md")
 EXAMPLE = r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?"  # prints what comments, or a block, say
-EXAMPLES = [example for page in (README, DATA, HOME) for example in re.findall(EXAMPLE, page, flags=re.DOTALL)]
+EXAMPLES = {example for page in PAGES for example in re.findall(EXAMPLE, (ROOT / page).read_text(), flags=re.DOTALL)}
 
 
-@pytest.mark.parametrize(("example", "printed"), EXAMPLES)
+@pytest.mark.parametrize(("example", "printed"), sorted(EXAMPLES))
 def test_an_example_prints_what_the_page_says(
     example: str, printed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -26,11 +26,12 @@ def test_an_example_prints_what_the_page_says(
 
 
 def test_the_toml_examples_are_a_valid_experiment_and_a_valid_sweep() -> None:
-    experiment, grid = map(tomllib.loads, re.findall(r"```toml\n(.*?)```", README, flags=re.DOTALL))
+    page = (ROOT / "docs/experiments.md").read_text()
+    experiment, grid = map(tomllib.loads, re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL))
     Experiment.from_dict(experiment)
     assert len(settings_of({**experiment, **grid})) == 4
 
 
 def test_the_toml_example_of_the_data_page_is_a_valid_experiment() -> None:
-    (toml,) = re.findall(r"```toml\n(.*?)```", DATA, flags=re.DOTALL)
+    (toml,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/data.md").read_text(), flags=re.DOTALL)
     assert Experiment.from_toml(toml).data.options == {"target": "stay", "client": "hospital"}

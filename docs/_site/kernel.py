@@ -1,4 +1,4 @@
-"""Runs when the kernel of a tutorial starts: a cell that begins with %%bash is one script whose output is plain text."""
+"""Runs when the kernel of a tutorial starts: a cell that begins with %%bash is a script whose output is plain text."""
 
 import os
 import subprocess
