@@ -18,6 +18,7 @@ from _site import cells, links  # noqa: E402
 repository = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 project = "fedfv"
 author = "The fedfv authors"
+project_copyright = "2026, The fedfv authors"
 version = release = fedfv.__version__
 
 extensions = [
@@ -31,7 +32,8 @@ extensions = [
 exclude_patterns = ["images", "_site"]
 html_theme = "furo"
 html_title = f"fedfv {release}"
-html_static_path = ["images"]
+html_static_path = ["images", "_site/static"]
+html_css_files = ["site.css"]
 html_extra_path = [str(BUILD / "extra")]  # what tutorials add
 html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"}
 
@@ -53,7 +55,7 @@ copybutton_prompt_is_regexp = True
 
 # Tutorials run the commands of this environment, and their output is as wide as a page.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-os.environ["COLUMNS"] = "100"
+os.environ["COLUMNS"] = "84"
 os.environ["IPYTHONDIR"] = str(BUILD / "ipython")
 os.environ["SITE"] = str(BUILD / "extra")
 
