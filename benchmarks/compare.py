@@ -11,6 +11,7 @@ import json
 import math
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -38,14 +39,14 @@ PRODUCTS = ("flgo", "torchjd", "flwr", "ray", "pfl")  # the pinned packages whos
 
 # m, d and the values of tau. FLGo keeps each update as a module, so it fits fewer of them into memory.
 AGGREGATIONS = [
-    (3, 660_000, (0,)),
+    (3, 660_000, (0, 10)),
     (10, 660_000, (0, 1, 10)),
     (50, 660_000, (0, 10)),
-    (10, 10_000, (0,)),
+    (10, 10_000, (0, 10)),
     (10, 100_000, (0, 10)),
-    (10, 10_000_000, (0,)),
-    (100, 100_000, (0,)),
-    (500, 10_000, (0,)),
+    (10, 10_000_000, (0, 10)),
+    (100, 100_000, (0, 10)),
+    (500, 10_000, (0, 10)),
 ]
 FAMOUS = (10, 660_000, 10)  # the case that is examined in more detail
 QUICK = [(10, 660_000, (0, 10))]
@@ -54,6 +55,12 @@ TURNS = 2
 PATIENCE = 300.0  # time limit of one process in seconds
 SHORT = 90.0  # time limit of a process in which each repetition takes ten seconds or more
 THREADS: list[dict[str, Any]] = [{"threads": 1}, {"threads": os.cpu_count()}]  # the default of FLGo is one thread
+POLICIES: list[dict[str, Any]] = [{"policy": "passive"}, {"policy": ""}]  # of waiting threads; "" is the default
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # the worker of a variant, and what makes it one
+    "fedavg": ("fedfv", {"plain": True}),
+    "upgrad": ("fedfv", {"rule": "UPGrad"}),
+    "torchjd-upgrad": ("torchjd", {"rule": "UPGrad"}),
+}
 
 
 class Peers:
@@ -85,12 +92,23 @@ class Peers:
             ready.write_text(requirements)
         self.pythons[name] = python
 
-    def run(self, name: str, task: str, *, patience: float = PATIENCE, **parameters: Any) -> dict[str, Any]:
+    def run(
+        self, name: str, task: str, *, patience: float = PATIENCE, policy: str = "passive", **parameters: Any
+    ) -> dict[str, Any]:
         """The measurements of a worker, with the time of its whole process; or the reason why it failed."""
-        command = [str(self.pythons[name]), str(PEERS / f"{name}_worker.py"), task, json.dumps(parameters)]
+        worker, special = VARIANTS.get(name, (name, {}))
+        command = [
+            str(self.pythons[worker]),
+            str(PEERS / f"{worker}_worker.py"),
+            task,
+            json.dumps(parameters | special),
+        ]
+        environment = {**os.environ, "OMP_WAIT_POLICY": policy}
+        if not policy:
+            del environment["OMP_WAIT_POLICY"]
         begin = time.perf_counter()
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=patience)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=patience, env=environment)
         except subprocess.TimeoutExpired:
             return {"failed": f"not finished in {patience:.0f} s"}
         whole = time.perf_counter() - begin
@@ -102,12 +120,12 @@ class Peers:
     def in_turns(self, names: Sequence[str], task: str, turns: int, **parameters: Any) -> dict[str, Any]:
         """For each peer the median of all repetitions, the range of the medians of its turns, and the peak memory.
 
-        A peer with several configurations uses the one that was fastest in the first turn.
+        A peer runs in each of its configurations, and goes on with the one that was fastest in the first turn.
         """
-        names = [name for name in names if name in self.pythons]
+        names = [name for name in names if VARIANTS.get(name, (name, {}))[0] in self.pythons]
         best, results = dict[str, dict[str, Any]](), dict[str, list[dict[str, Any]]]()
         for name in names:
-            ways = THREADS if name == "flgo" and "threads" not in parameters else [{}]
+            ways = _ways(name) if "threads" not in parameters else [{}]
             tried = [(self._logged_run(name, task, parameters | way), way) for way in ways]
             first, best[name] = min(tried, key=lambda result: statistics.median(result[0].get("seconds", [math.inf])))
             results[name] = [first]
@@ -124,6 +142,12 @@ class Peers:
         return result
 
 
+def _ways(name: str) -> list[dict[str, Any]]:
+    if VARIANTS.get(name, (name, {}))[0] == "fedfv":
+        return [{}]  # our commands set the passive policy
+    return [threads | policy for threads in (THREADS if name == "flgo" else [{}]) for policy in POLICIES]
+
+
 def _summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
     if failed := [turn["failed"] for turn in turns if "failed" in turn]:
         return {"failed": failed[0]}
@@ -138,11 +162,11 @@ def _summary(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def aggregation(peers: Peers, turns: int, cases: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[dict[str, Any]]:
-    """Our FedFV against FLGo's, against TorchJD's PCGrad if tau is 0, and against one pass over the same numbers."""
+    """Our FedFV against FLGo's, and against one pass over the same numbers; at tau = 0 also against TorchJD."""
     results = []
     for m, d, taus in cases:
         for tau in taus:
-            names = ["fedfv", "flgo", *(["torchjd"] if tau == 0 else [])]
+            names = ["fedfv", "flgo", *(["torchjd", "upgrad", "torchjd-upgrad"] if tau == 0 else [])]
             case = {"m": m, "d": d, "tau": tau}
             times = {}
             if m * m * d >= 10**9:  # FLGo takes ten seconds or more
@@ -175,9 +199,8 @@ def rounds(peers: Peers, turns: int) -> dict[str, Any]:
     results = {}
     for workload, (warmup, measured) in ROUNDS.items():
         case = {"workload": workload, "warmup": warmup, "rounds": measured}
-        times = peers.in_turns(["fedfv", "flgo", "flower", "pfl"], "rounds", turns, **case)
-        plain = peers.in_turns(["fedfv"], "rounds", turns, **case, plain=True)["fedfv"]
-        results[workload] = {"peers": times, "plain": plain, "profile": profile(peers, turns + 1, case)}
+        times = peers.in_turns(["fedfv", "flgo", "fedavg", "flower", "pfl"], "rounds", turns, **case)
+        results[workload] = {"peers": times, "profile": profile(peers, turns + 1, case)}
     return results
 
 
@@ -217,15 +240,15 @@ def job(peers: Peers, turns: int) -> dict[str, Any]:
 def scale(peers: Peers) -> dict[str, Any]:
     """Many clients, and updates that are larger than the memory that the process uses."""
     case = {"workload": "crowd", "warmup": 1, "rounds": 3, "tau": 1}
-    crowd = peers.in_turns(["fedfv", "pfl"], "rounds", 1, **case)
-    plain = peers.in_turns(["fedfv"], "rounds", 1, **case, plain=True)["fedfv"]
-    return {"crowd": crowd, "plain": plain, "mapped": peers.in_turns(["fedfv"], "mapped", 1, m=32, d=10**8)["fedfv"]}
+    crowd = peers.in_turns(["fedfv", "fedavg", "pfl"], "rounds", 1, **case)
+    return {"crowd": crowd, "mapped": peers.in_turns(["fedfv"], "mapped", 1, m=32, d=10**8)["fedfv"]}
 
 
 def versions() -> list[str]:
     """The pinned versions of the compared packages."""
     pins = [line.strip() for name in NAMES for line in (PEERS / f"{name}.txt").read_text().splitlines()]
-    return [pin.replace("==", " ") for pin in pins if pin.partition("==")[0] in PRODUCTS]
+    named = [(re.split(r"[=\[]", pin)[0], pin.partition("==")[2]) for pin in pins]
+    return [f"{name} {version}" for name, version in named if name in PRODUCTS]
 
 
 def machine() -> dict[str, Any]:

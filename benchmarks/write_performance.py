@@ -19,6 +19,8 @@ TITLES = {
     "fedfv": "fedfv",
     "flgo": "FLGo",
     "torchjd": "TorchJD PCGrad",
+    "upgrad": "UPGrad: fedfv",
+    "torchjd-upgrad": "UPGrad: TorchJD",
     "flower": "Flower simulation",
     "pfl": "pfl-research",
 }
@@ -57,9 +59,13 @@ def aggregation(results: dict[str, Any]) -> str:
                 f"{ours['median'] / case['reading']:.1f}",
                 cell(case["peers"].get("flgo"), ours["median"]),
                 cell(case["peers"].get("torchjd"), ours["median"]),
+                duration(ours_upgrad["median"]) if (ours_upgrad := case["peers"].get("upgrad")) else "",
+                cell(case["peers"].get("torchjd-upgrad"), ours_upgrad["median"]) if ours_upgrad else "",
             ]
         )
-    text = markdown_table(["m, d, tau", "fedfv", "passes over the data", "FLGo", "TorchJD PCGrad"], lines, left=1)
+    titles = [TITLES[name] for name in ("fedfv", "flgo", "torchjd", "upgrad", "torchjd-upgrad")]
+    titles.insert(1, "passes over the data")
+    text = markdown_table(["m, d, tau", *titles], lines, left=1)
     for case in results["aggregation"]:
         if bare := case.get("bare"):
             taken = cell(bare, case["peers"]["fedfv"]["median"])
@@ -74,7 +80,7 @@ def aggregation(results: dict[str, Any]) -> str:
 def rounds(results: dict[str, Any]) -> str:
     lines = []
     for name, times in results["rounds"].items():
-        peers, ours, plain = times["peers"], times["peers"]["fedfv"], times["plain"]["median"]
+        peers, ours, plain = times["peers"], times["peers"]["fedfv"], times["peers"]["fedavg"]["median"]
         lines.append(
             [
                 WORKLOADS[name],
@@ -119,7 +125,7 @@ def job(results: dict[str, Any]) -> str:
 
 def scale(results: dict[str, Any]) -> str:
     crowd, mapped = results["scale"]["crowd"], results["scale"]["mapped"]
-    plain = results["scale"]["plain"]
+    plain = crowd["fedavg"]
     ways = {"fedfv, FedFV(0.1, 1)": crowd["fedfv"], "fedfv, FedAvg": plain}
     if "pfl" in crowd:
         ways["pfl-research, FedAvg"] = crowd["pfl"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from workloads import WORKLOADS, Stopwatch, Workload, main
 
-from fedfv import Aggregator, FedAvg, FedFV, MappedMatrix, Replies, start, step
+from fedfv import Aggregator, FedAvg, FedFV, MappedMatrix, Replies, UPGrad, start, step
 from fedfv.core import Buffers
 from fedfv.data import Federation, Index
 from fedfv.experiments import run
@@ -23,12 +23,15 @@ from fedfv.simulation import Round, simulate
 from fedfv.training import BatchedClients, LocalSGD, keep_freed_memory
 
 
-def aggregation(m: int, d: int, tau: int, repetitions: int, clients: int | None = None) -> list[float]:
+def aggregation(
+    m: int, d: int, tau: int, repetitions: int, clients: int | None = None, rule: str = "FedFV"
+) -> list[float]:
     """The way from the clients' models to the new model: the updates, FedFV with a full history, and the step."""
     keep_freed_memory()  # the command line does the same
-    rule, watch = FedFV(alpha=0.1, tau=tau), Stopwatch()
+    chosen: Aggregator[Any] = UPGrad() if rule == "UPGrad" else FedFV(alpha=0.1, tau=tau)
+    watch = Stopwatch()
     generator = torch.Generator().manual_seed(0)
-    server = start(rule, clients or (tau + 1) * m, torch.zeros(d), with_mean=False)  # as on Flower; peers keep none
+    server = start(chosen, clients or (tau + 1) * m, torch.zeros(d), with_mean=False)  # as on Flower; peers keep none
 
     def models() -> torch.Tensor:
         """Models with independent updates, of which about half of all pairs conflict."""
@@ -45,11 +48,11 @@ def aggregation(m: int, d: int, tau: int, repetitions: int, clients: int | None 
         )
 
     for round in range(tau):
-        server = step(rule, replies(round, models()), server)
+        server = step(chosen, replies(round, models()), server)
     last = models()
     for _ in range(1 + repetitions):
         with watch.lap():
-            step(rule, replies(tau, last), server)
+            step(chosen, replies(tau, last), server)
     return watch.seconds[1:]
 
 
