@@ -103,3 +103,16 @@ def test_a_table_is_a_valid_experiment_or_a_part_of_one(page: Path) -> None:
             assert settings_of({**SMALL, **whole})
         else:
             Experiment.from_dict(whole)
+
+
+OUTSIDE = sorted(page for page in ROOT.glob("**/*.md") if not {".venv", ".bench", "build", "docs"} & set(page.parts))
+
+
+@pytest.mark.parametrize("page", OUTSIDE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_outside_of_the_site_lead_somewhere(page: Path) -> None:
+    for file, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text()):
+        target = page.parent / file if file else page
+        assert target.exists(), file
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", target.read_text(), flags=re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
