@@ -1,6 +1,7 @@
 """The HTML page of a report, which works without a network. The only module with a template."""
 
 import json
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
@@ -16,17 +17,21 @@ from fedfv.reports._runs import Run, Unreadable, group_by_seed
 from fedfv.reports._summary import rows_of
 
 _MARK = '<meta name="generator" content="fedfv'
-_SCRIPTS = (
-    "draw.js",
-    "table.js",
-    "clients.js",
-    "against.js",
-    "lens.js",
-    "whatif.js",
-    "reported.js",
-    "defences.js",
-    "page.js",
-)  # the last script calls the others
+_SCRIPTS = (  # each imports only from those before it
+    "basics",
+    "draw",
+    "table",
+    "runs",
+    "clients",
+    "pair",
+    "defences",
+    "against",
+    "whatif",
+    "lens",
+    "reported",
+    "page",
+)
+_LINK = re.compile(r"^import [^;]*;\n|^export ", re.MULTILINE)  # what makes a script a module of its own
 
 
 def write_page(
@@ -75,8 +80,8 @@ def page_of(
         columns=heads(rows[0].score),
         score=rows[0].score,
         rows=[
-            table_row(group, row, printed and printed(group[0].settings))
-            for group, row in zip(groups, rows, strict=True)
+            table_row(group, row, drawn["colour"], printed and printed(group[0].settings))
+            for group, row, drawn in zip(groups, rows, data["rows"], strict=True)
         ],
         unreadable=unreadable,
         notes=notes_of(runs, groups, rows),
@@ -89,7 +94,7 @@ def page_of(
         has_reported=bool(data["reported"]),
         has_defences=bool(data["defences"]),
         css=Markup(_file("page.css")),
-        js=Markup("\n".join(map(_file, _SCRIPTS))),
+        js=Markup(_one_script()),
         plotly=Markup(get_plotlyjs()),
         data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")),
     )
@@ -97,3 +102,8 @@ def page_of(
 
 def _file(name: str) -> str:
     return (files("fedfv.reports") / "page" / name).read_text(encoding="utf-8")
+
+
+def _one_script() -> str:
+    """The modules of the page in one script, since a page in a file of its own cannot import others."""
+    return _LINK.sub("", "\n".join(_file(f"{name}.js") for name in _SCRIPTS))

@@ -27,9 +27,10 @@ def heads(score: Score) -> list[dict[str, str]]:
     return [{"title": title, "help": text} for title, text in columns]
 
 
-def table_row(group: Sequence[Run], row: Row, printed: Printed | None) -> dict[str, Any]:
+def table_row(group: Sequence[Run], row: Row, colour: int, printed: Printed | None) -> dict[str, Any]:
     """A row of the table with its settings."""
     return {
+        "colour": colour,
         "label": row.label,
         "printed_as": printed and printed.name,
         "seeds": row.seeds,
