@@ -1,7 +1,6 @@
 """The HTML page of a report, which works without a network. The only module with a template."""
 
 import json
-import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
@@ -11,27 +10,14 @@ from fedfv._extras import comes_with
 from fedfv.errors import ConfigError
 from fedfv.reports._notes import attack_notes, notes_of
 from fedfv.reports._page_data import page_data
-from fedfv.reports._page_table import heads, table_row
+from fedfv.reports._page_examples import examples_of
+from fedfv.reports._page_script import one_script
+from fedfv.reports._page_table import FEW_CLIENTS, counted_clients, heads, table_row
 from fedfv.reports._printed import PrintedNumbers
 from fedfv.reports._runs import Run, Unreadable, group_by_seed
 from fedfv.reports._summary import rows_of
 
 _MARK = '<meta name="generator" content="fedfv'
-_SCRIPTS = (  # each imports only from those before it
-    "basics",
-    "draw",
-    "table",
-    "runs",
-    "clients",
-    "pair",
-    "defences",
-    "against",
-    "whatif",
-    "lens",
-    "reported",
-    "page",
-)
-_LINK = re.compile(r"^import [^;]*;\n|^export ", re.MULTILINE)  # what makes a script a module of its own
 
 
 def write_page(
@@ -73,16 +59,23 @@ def page_of(
     rows = rows_of(groups)
     count = sum(map(len, groups))
     data = page_data(groups, rows)
+    table = [
+        table_row(group, row, drawn["colour"], printed and printed(group[0].settings))
+        for group, row, drawn in zip(groups, rows, data["rows"], strict=True)
+    ]
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(_file("page.html.jinja")).render(
         title=title or f"Fairness of {count} run{'s' if count > 1 else ''}",
         version=version("fedfv"),
-        columns=heads(rows[0].score),
+        columns=heads(rows),
+        examples=examples_of(rows, data),
         score=rows[0].score,
-        rows=[
-            table_row(group, row, drawn["colour"], printed and printed(group[0].settings))
-            for group, row, drawn in zip(groups, rows, data["rows"], strict=True)
-        ],
+        rows=table,
+        several=any(len(row.seeds) > 1 for row in rows),
+        has_undefined=any(cell["value"] == "" for line in table for cell in line["cells"]),
+        has_intervals=any(cell["interval"] for line in table for cell in line["cells"]),
+        has_few=any(N < FEW_CLIENTS for N in counted_clients(rows)),
+        few_clients=FEW_CLIENTS,
         unreadable=unreadable,
         notes=notes_of(runs, groups, rows),
         attacks=attack_notes(groups, rows),
@@ -90,11 +83,12 @@ def page_of(
         has_pair=data["pair"] is not None,
         has_scores=any(row.is_scored for row in rows),
         has_against=bool(data["against"]),
+        has_network=any(run["network"] for run in data["against"]),
         has_lens=bool(data["lens"]),
         has_reported=bool(data["reported"]),
         has_defences=bool(data["defences"]),
-        css=Markup(_file("page.css")),
-        js=Markup(_one_script()),
+        css=Markup(_file("page.css") + _file("print.css")),
+        js=Markup(one_script(_file)),
         plotly=Markup(get_plotlyjs()),
         data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")),
     )
@@ -102,8 +96,3 @@ def page_of(
 
 def _file(name: str) -> str:
     return (files("fedfv.reports") / "page" / name).read_text(encoding="utf-8")
-
-
-def _one_script() -> str:
-    """The modules of the page in one script, since a page in a file of its own cannot import others."""
-    return _LINK.sub("", "\n".join(_file(f"{name}.js") for name in _SCRIPTS))

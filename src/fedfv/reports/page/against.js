@@ -13,52 +13,40 @@ function payer([client, rounds, against, cosine, replies, faults, silent]) {
 // rounds is neither the first nor the last.
 const badness = ({ rounds, against }) => (rounds ? (against + 1) / (rounds + 2) : null);
 const loses = ({ rounds, against }) => rounds >= 3 && 2 * against > rounds;
+
 export function fillAgainst() {
   if (!byId("against-run")) return;
   const run = data.against[byId("against-run").value];
-  const name = (client) => clientName(data.rows[run.row], client);
-  const all = run.payers.map(payer);
-  const losing = all.filter((one) => one.against > 0);
-  const often = all.filter(loses);
-  const titles = [
-    "client",
-    "works against",
-    "mean cosine",
-    "replies",
-    ...(run.network ? ["errors and odd replies", "silent"] : []),
-  ];
-  const drawn = fillTable(
-    againstTable,
-    titles,
-    all.map((one) => ({
-      wrong: loses(one),
-      cells: [
-        { text: name(one.client), key: name(one.client), note: loses(one) ? "loses in most rounds" : "" },
-        { text: one.rounds ? `${one.against} of ${one.rounds}` : "\u2013", key: badness(one) },
-        { text: one.cosine === null ? "\u2013" : one.cosine.toFixed(3), key: one.cosine },
-        ...[one.replies, ...(run.network ? [one.faults, one.silent] : [])].map((count) => ({
-          text: count,
-          key: count,
-        })),
-      ],
-    })),
-  );
-  const parts = [`${times(run.rounds, "round")} under the lens.`];
-  if (run.rounds > 0) {
-    parts.push(
-      losing.length
-        ? `The steps worked against ${
-          times(losing.length, "client")
-        } in some round, and against ${often.length} in most of their rounds (of at least three).`
-        : "No step worked against the update of a client.",
-    );
-  }
-  parts.push(
-    `${drawn} of ${times(run.clients, "client")} ${
-      drawn === 1 ? "is" : "are"
-    } shown. Clients with few rounds are sorted as if they had one more of each kind.`,
-  );
-  byId("against-note").textContent = parts.join(" ");
+  const payers = run.payers.map(payer);
+  const faults = run.network ? ["errors and odd replies", "silent"] : [];
+  const titles = ["client", "rounds against it", "mean cosine", "replies", ...faults];
+  const drawn = fillTable(againstTable, titles, payers.map((one) => lineOf(run, one)));
+  const shown = `${drawn} of ${times(run.clients, "client")} ${drawn === 1 ? "is" : "are"} shown.`;
+  byId("against-note").textContent = `${times(run.rounds, "round")} recorded. ${against(payers)} ${shown}`;
+}
+
+function lineOf(run, one) {
+  const name = clientName(data.rows[run.row], one.client);
+  return {
+    wrong: loses(one),
+    cells: [
+      { text: name, key: name, note: loses(one) ? "loses in most rounds" : "" },
+      { text: one.rounds ? `${one.against} of ${one.rounds}` : "\u2013", key: badness(one) },
+      { text: one.cosine === null ? "\u2013" : one.cosine.toFixed(3), key: one.cosine },
+      ...[one.replies, ...(run.network ? [one.faults, one.silent] : [])].map((count) => ({ text: count, key: count })),
+    ],
+  };
+}
+
+// Against how many clients the steps worked, in words.
+function against(payers) {
+  if (payers.every((one) => one.rounds === 0)) return "";
+  const some = payers.filter((one) => one.against > 0).length;
+  const most = payers.filter(loses).length;
+  if (some === 0) return "No step worked against the update of a client.";
+  return `The steps worked against ${times(some, "client")} in some round, and against ${
+    times(most, "client")
+  } in most rounds (of at least three).`;
 }
 
 export function makeAgainst() {

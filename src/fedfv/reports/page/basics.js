@@ -20,8 +20,14 @@ export const SIGNS = {
   dropped: "\u2715",
 };
 
+// A list in words, such as "a, b and c".
+export const list = (words) => words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+
 // The names of the first clients of a list.
-export const some = (clients, name) => clients.slice(0, 8).map(name).join(", ") + (clients.length > 8 ? " ..." : "");
+export const some = (clients, name) =>
+  clients.length > 8
+    ? `${clients.slice(0, 7).map(name).join(", ")} and ${clients.length - 7} others`
+    : list(clients.map(name));
 
 export function choices(select, labels, chosen, changed) {
   if (!select) return;

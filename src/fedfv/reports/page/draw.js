@@ -1,25 +1,30 @@
 import { byId, css } from "./basics.js";
 
 const { Plotly } = /** @type {any} */ (globalThis);
-const dashes = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+export const dashes = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+export const legendAbove = { showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 } };
+export const titled = (text, more = {}) => ({ title: { text }, ...more });
 export const colour = (row) => css(`--c${row.colour}`);
 export const translucent = (hex, share) => hex + Math.round(255 * share).toString(16).padStart(2, "0");
 
-// Draws a figure in the colours of the page, which follow the reader's light or dark mode.
+// Draws a figure in the colours of the page, which follow the reader's light or dark mode. On paper, a figure has the size
+// of its place at once, since nothing is drawn again after a change of the size.
 export function draw(id, traces, layout, label) {
   const place = byId(id);
   if (!place) return;
   const { caption, ...rest } = layout;
   place.previousElementSibling.textContent = caption;
+  const printing = document.documentElement.dataset.printing;
   const axis = { gridcolor: css("--line"), zerolinecolor: css("--faint"), linecolor: css("--line"), automargin: true };
   const whole = {
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
     showlegend: false,
     hovermode: "closest",
-    font: { color: css("--text"), family: "system-ui, sans-serif", size: 13 },
+    font: { color: css("--text"), family: "system-ui, sans-serif", size: printing ? 11 : 13 },
     margin: { l: 10, r: 10, t: 10, b: 10 },
     hoverlabel: { bgcolor: css("--panel"), font: { color: css("--text") } },
+    ...(printing ? { width: place.clientWidth, height: place.clientHeight } : {}),
     ...rest,
     xaxis: { ...axis, ...layout.xaxis },
     yaxis: { ...axis, ...layout.yaxis },

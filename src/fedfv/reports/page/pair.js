@@ -1,5 +1,7 @@
-import { byId, choices, clientName, css, data, number, numberFormat, worseFirst } from "./basics.js";
-import { draw } from "./draw.js";
+import { byId, choices, clientName, css, data, number, numberFormat, times, worseFirst } from "./basics.js";
+import { draw, titled } from "./draw.js";
+
+const MOST_BARS = 400; // more clients are drawn as a histogram
 
 // The difference of two runs for each client, paired by seed, so that effects of the split and of the initial model cancel.
 // A client is paired in the seeds in which it lies in neither run; without values for each seed, only if it never lies.
@@ -48,41 +50,47 @@ export function drawPair() {
     draw("pair", [], { caption: "", xaxis: { visible: false }, yaxis: { visible: false } }, "Nothing to compare");
     return;
   }
-  const values = clients.map(({ value }) => value);
-  const points = data.score.points ? ` ${data.score.points}` : "";
+  byId("pair-note").textContent = inWords(first, second, clients.map(({ value }) => value), seeds, left);
+  drawDifferences(first, clients);
+}
+
+function inWords(first, second, values, seeds, left) {
+  const better = values.filter((value) => worseFirst * value > 0).length;
+  const worse = values.filter((value) => worseFirst * value < 0).length;
+  const unit = data.score.points ? ` ${data.score.points}` : "";
+  return [
+    `${first.label} serves ${better} of ${values.length} clients better than ${second.label} and ${worse} worse,`,
+    `paired by client over ${times(seeds, "seed")}${left ? ", without clients that lie" : ""}.`,
+    `The differences are from ${number(values[0])} to ${number(values.at(-1))}${unit}.`,
+  ].join(" ");
+}
+
+function drawDifferences(first, clients) {
   const difference = data.score.points ? `difference in ${data.score.points}` : "difference";
-  const better = values.filter((v) => worseFirst * v > 0).length;
-  const worse = values.filter((v) => worseFirst * v < 0).length;
-  byId("pair-note").textContent =
-    `${first.label} serves ${better} of ${values.length} clients better than ${second.label} and ${worse} worse, paired by client over ${seeds} seed${
-      seeds > 1 ? "s" : ""
-    }${left ? ", without clients that lie" : ""}. The differences are from ${number(values[0])} to ${
-      number(values.at(-1))
-    }${points}.`;
-  const colours = values.map((v) => (worseFirst * v < 0 ? css("--conflict") : css("--agree")));
-  const trace = values.length <= 400
-    ? {
-      type: "bar",
-      x: clients.map(({ client }) => clientName(first, client)),
-      y: values,
-      marker: { color: colours },
-      hovertemplate: `%{x}: %{y:+${numberFormat}}<extra></extra>`,
-    }
-    : {
-      type: "histogram",
-      x: values,
-      nbinsx: 80,
-      marker: { color: css("--agree") },
-      hovertemplate: "%{x}: %{y} clients<extra></extra>",
-    };
-  const many = values.length > 40;
-  draw("pair", [trace], {
-    caption: "",
-    xaxis: values.length > 400
-      ? { title: { text: difference } }
-      : { type: "category", showticklabels: !many, title: { text: many ? "clients" : "" } },
-    yaxis: { title: { text: values.length > 400 ? "clients" : difference } },
-  }, byId("pair-note").textContent);
+  const values = clients.map(({ value }) => value);
+  const labelled = values.length <= 40;
+  const bars = {
+    type: "bar",
+    x: clients.map(({ client }) => clientName(first, client)),
+    y: values,
+    marker: { color: values.map((value) => css(worseFirst * value < 0 ? "--conflict" : "--agree")) },
+    hovertemplate: `%{x}: %{y:+${numberFormat}}<extra></extra>`,
+  };
+  const histogram = {
+    type: "histogram",
+    x: values,
+    nbinsx: 80,
+    marker: { color: css("--agree") },
+    hovertemplate: "%{x}: %{y} clients<extra></extra>",
+  };
+  const barAxes = {
+    xaxis: { type: "category", showticklabels: labelled, ...titled(labelled ? "" : "clients") },
+    yaxis: titled(difference),
+  };
+  const [trace, axes] = values.length <= MOST_BARS
+    ? [bars, barAxes]
+    : [histogram, { xaxis: titled(difference), yaxis: titled("clients") }];
+  draw("pair", [trace], { caption: `${difference}, first run minus second`, ...axes }, byId("pair-note").textContent);
 }
 
 // Marks the rows of the second menu that cannot be paired with the first choice.

@@ -1,5 +1,5 @@
 import { byId, data, number, numberFormat } from "./basics.js";
-import { draw, line } from "./draw.js";
+import { draw, line, titled } from "./draw.js";
 import { turned } from "./table.js";
 
 export const hidden = new Set();
@@ -14,14 +14,24 @@ export function drawCurves() {
         hovertemplate: `%{y:${numberFormat}} after %{x} rounds<extra>%{fullData.name}</extra>`,
       })
     );
-    draw(
-      `curve-${key}`,
-      traces,
-      { caption: title, xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: data.score.title } } },
-      `${title} against rounds: ` +
-        shown().map((row) => `${row.label} ends at ${number(row.curve[key].at(-1))}`).join(", "),
-    );
+    const ends = shown().map((row) => `${row.label} ends at ${number(row.curve[key].at(-1))}`);
+    const axes = { xaxis: titled("rounds"), yaxis: titled(data.score.title) };
+    draw(`curve-${key}`, traces, { caption: title, ...axes }, `${title} against rounds: ${ends.join(", ")}`);
   }
+}
+
+const STROKES = ["", "6 4", "2 3", "6 3 2 3", "11 4", "11 3 2 3"]; // the dashes of Plotly, for a sample in the legend
+
+// A short line like that of the row in the figures.
+function sample(row) {
+  const svg = (kind, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
+    Object.entries(attributes).forEach(([name, value]) => made.setAttribute(name, String(value)));
+    return made;
+  };
+  const picture = svg("svg", { width: 28, height: 8, "aria-hidden": true });
+  picture.append(svg("line", { x1: 0, x2: 28, y1: 4, y2: 4, "stroke-dasharray": STROKES[row.dash] }));
+  return picture;
 }
 
 // A button for each row, which hides and shows it; `changed` draws what shows the rows.
@@ -29,7 +39,7 @@ export function makeLegend(changed) {
   data.rows.forEach((row, i) => {
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = row.label;
+    button.append(sample(row), row.label);
     button.style.setProperty("--row", `var(--c${row.colour})`);
     if (row.quiet) hidden.add(i);
     button.setAttribute("aria-pressed", String(!hidden.has(i)));
