@@ -1,29 +1,24 @@
 """The page in a real browser, from a file and without a network."""
 
 import re
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from fedfv.experiments import run
 from fedfv.paper import paper_study
 from fedfv.reports import read_runs, write_page
 from fedfv.runs import Look, Record, WhatIf
 from fedfv.tasks import Score, Unit
+from tests.browsing import needs_browser, opened, report_on
 from tests.made_runs import AVERAGE, FLOWER, defended_round, judged_rounds, lens_of, make_run
 from tests.test_page_against import audit
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(CHROMIUM is None, reason="install chromium to run this test"),
-]
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -38,49 +33,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "page.html"
 
 
-@pytest.fixture(scope="module")
-def playwright() -> Iterator[Playwright]:
-    with sync_playwright() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser(playwright: Playwright) -> Iterator[Browser]:
-    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-    yield browser
-    browser.close()
-
-
-@contextmanager
-def opened(
-    browser: Browser, file: Path, scheme: Literal["light", "dark"] = "light", width: int = 1280
-) -> Iterator[Page]:
-    """The page in a window; that it says nothing on the console and asks for nothing is seen at the end."""
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: said.append(request.url) if not request.url.startswith("file:") else None)
-    page.goto(file.as_uri())
-    page.wait_for_selector("html[data-ready=yes]")
-    yield page
-    context.close()
-    assert said == []
-
-
 @pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=["light and wide", "dark and narrow"])
 def page(request: pytest.FixtureRequest, browser: Browser, file: Path) -> Iterator[Page]:
     """The page of Table 3 in two kinds of windows."""
     with opened(browser, file, *request.param) as page:
         yield page
-
-
-def report_on(*paths: Path) -> Path:
-    """The page of these runs."""
-    file = paths[0].parent / "page.html"
-    write_page(file, *read_runs(paths))
-    return file
 
 
 def column(page: Page, number: int) -> list[float]:

@@ -17,6 +17,7 @@ from fedfv.reports._printed import PrintedNumbers
 from fedfv.reports._runs import Run, Unreadable, group_by_seed
 from fedfv.reports._summary import rows_of
 
+_STYLES = ("page.css", "tables.css", "print.css")
 _MARK = '<meta name="generator" content="fedfv'
 
 
@@ -63,8 +64,10 @@ def page_of(
         table_row(group, row, drawn["colour"], printed and printed(group[0].settings))
         for group, row, drawn in zip(groups, rows, data["rows"], strict=True)
     ]
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_file("page.html.jinja")).render(
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.jinja").render(
         title=title or f"Fairness of {count} run{'s' if count > 1 else ''}",
         version=version("fedfv"),
         columns=heads(rows),
@@ -87,7 +90,7 @@ def page_of(
         has_lens=bool(data["lens"]),
         has_reported=bool(data["reported"]),
         has_defences=bool(data["defences"]),
-        css=Markup(_file("page.css") + _file("print.css")),
+        css=Markup("\n".join(map(_file, _STYLES))),
         js=Markup(one_script(_file)),
         plotly=Markup(get_plotlyjs()),
         data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")),

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfv.metrics import METRICS
 from fedfv.reports._summary import Row
-from fedfv.reports._words import span
+from fedfv.reports._words import span, times
 
 
 def examples_of(rows: Sequence[Row], data: dict[str, Any]) -> dict[str, str]:
@@ -52,7 +52,8 @@ def _clients(row: Row, data: dict[str, Any], place: int) -> str:
     if not data["named"]:
         line = data["rows"][place]["clients"]
         middle = _score(data, float(np.interp(50, line["x"], line["y"])))
-        return f"the line of {row.label} is at {middle} in the middle: half of its clients are served worse than that"
+        half = "at least half of its clients are served no better than that"
+        return f"the line of {row.label} is at {middle} in the middle: {half}"
     honest = row.counted.all(dim=0).nonzero().flatten().tolist()
     values = row.scores.mean(dim=0)
     order = sorted(honest, key=lambda i: float(values[i]), reverse=row.score.lower_is_better)
@@ -79,7 +80,7 @@ def _against(data: dict[str, Any]) -> str:
     for run in data["against"][:1]:
         for client, rounds, against, cosine, *_ in run["payers"][:1]:
             if rounds:
-                many = f"{against} of {rounds} recorded round{'s' if rounds > 1 else ''}"
+                many = f"{against} of {times(rounds, 'recorded round')}"
                 return (
                     f"in {run['label']}, the step worked against {_name(data, run['row'], client)} in {many}, "
                     f"and the mean of the cosines is {cosine:.3f}"
@@ -111,7 +112,7 @@ def _reported(data: dict[str, Any]) -> str:
                 done, value = known[-1]
                 return (
                     f"in {run['label']}, the last number of {_name(data, run['row'], client)} under the name "
-                    f"“{curve['name']}” is {value}, after {done} rounds"
+                    f"“{curve['name']}” is {value}, after {times(done, 'round')}"
                 )
     return ""
 

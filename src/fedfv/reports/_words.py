@@ -22,6 +22,15 @@ def clients(numbers: Collection[int]) -> str:
     return f"{span(numbers)} client{'' if max(numbers) == 1 else 's'}"
 
 
+def times(count: int, thing: str) -> str:
+    """A number of things.
+
+    >>> times(1, "round"), times(2, "round")
+    ('1 round', '2 rounds')
+    """
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def capital(text: str) -> str:
     """The text with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]

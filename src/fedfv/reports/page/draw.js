@@ -8,7 +8,7 @@ export const colour = (row) => css(`--c${row.colour}`);
 export const translucent = (hex, share) => hex + Math.round(255 * share).toString(16).padStart(2, "0");
 
 // Draws a figure in the colours of the page, which follow the reader's light or dark mode. On paper, a figure has the size
-// of its place at once, since nothing is drawn again after a change of the size.
+// of its place at once; elsewhere it follows the size of its place.
 export function draw(id, traces, layout, label) {
   const place = byId(id);
   if (!place) return;
@@ -32,6 +32,13 @@ export function draw(id, traces, layout, label) {
   place.setAttribute("role", "img");
   place.setAttribute("aria-label", label);
   Plotly.react(place, traces, whole, { responsive: true, displaylogo: false, displayModeBar: false });
+}
+
+// Lets all figures follow the sizes of their places again.
+export function fit() {
+  document.querySelectorAll(".plot.js-plotly-plot").forEach((place) => {
+    if (place.clientWidth > 0) Plotly.Plots.resize(place);
+  });
 }
 
 export function line(row, x, y, spread, extra) {

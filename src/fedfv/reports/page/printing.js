@@ -1,3 +1,5 @@
+import { fit } from "./draw.js";
+
 // Draws the figures for paper while the page is printed, in light colours and not wider than a sheet, and opens the helps,
 // which nobody can open on paper. What the reader chose stays.
 export function watchPrinting(drawAll) {
@@ -13,5 +15,6 @@ export function watchPrinting(drawAll) {
     opened.forEach((each) => each.removeAttribute("open"));
     delete root.dataset.printing;
     drawAll();
+    fit();
   });
 }
