@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from fedfv._extras import comes_with
 from fedfv.errors import ConfigError
@@ -15,7 +16,7 @@ from fedfv.reports._page_script import one_script
 from fedfv.reports._page_table import FEW_CLIENTS, counted_clients, heads, table_row
 from fedfv.reports._printed import PrintedNumbers
 from fedfv.reports._runs import Run, Unreadable, group_by_seed
-from fedfv.reports._summary import rows_of
+from fedfv.reports._summary import Row, rows_of
 
 _STYLES = ("page.css", "tables.css", "print.css")
 _MARK = '<meta name="generator" content="fedfv'
@@ -74,27 +75,32 @@ def page_of(
         examples=examples_of(rows, data),
         score=rows[0].score,
         rows=table,
-        several=any(len(row.seeds) > 1 for row in rows),
-        has_undefined=any(cell["value"] == "" for line in table for cell in line["cells"]),
-        has_intervals=any(cell["interval"] for line in table for cell in line["cells"]),
-        has_few=any(N < FEW_CLIENTS for N in counted_clients(rows)),
         few_clients=FEW_CLIENTS,
         unreadable=unreadable,
         notes=notes_of(runs, groups, rows),
         attacks=attack_notes(groups, rows),
-        without_liars=any(row.without_liars for row in rows),
-        has_pair=data["pair"] is not None,
-        has_scores=any(row.is_scored for row in rows),
-        has_against=bool(data["against"]),
-        has_network=any(run["network"] for run in data["against"]),
-        has_lens=bool(data["lens"]),
-        has_reported=bool(data["reported"]),
-        has_defences=bool(data["defences"]),
+        **_contents(rows, table, data),
         css=Markup("\n".join(map(_file, _STYLES))),
         js=Markup(one_script(_file)),
         plotly=Markup(get_plotlyjs()),
         data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")),
     )
+
+
+def _contents(rows: Sequence[Row], table: Sequence[dict[str, Any]], data: dict[str, Any]) -> dict[str, bool]:
+    """What the page has, and thus explains."""
+    cells = [cell for line in table for cell in line["cells"]]
+    return {
+        "several": any(len(row.seeds) > 1 for row in rows),
+        "without_liars": any(row.without_liars for row in rows),
+        "has_scores": any(row.is_scored for row in rows),
+        "has_undefined": any(cell["value"] == "" for cell in cells),
+        "has_intervals": any(cell["interval"] for cell in cells),
+        "has_few": any(N < FEW_CLIENTS for N in counted_clients(rows)),
+        "has_pair": data["pair"] is not None,
+        "has_network": any(run["network"] for run in data["against"]),
+        **{f"has_{section}": bool(data[section]) for section in ("against", "lens", "reported", "defences")},
+    }
 
 
 def _file(name: str) -> str:

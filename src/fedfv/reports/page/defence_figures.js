@@ -30,10 +30,16 @@ export function drawStanding(run) {
   byId("defence-why").hidden = !run.judged;
   if (!run.judged) return;
   const kinds = kindsOf(run);
+  const judged = Object.fromEntries(
+    ["dropped", "demoted"].map((mark) => [mark, new Set(run.events[mark].map(String))]),
+  );
   const drawn = run.drawn.map((client, i) => ({ client, curve: run.curves[i], kind: kindOf(run, client) }));
   drawn.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind));
   const of = (kind) => drawn.filter((each) => each.kind === kind);
-  const traces = drawn.map((each) => ({ ...standingOf(run, each, kinds), showlegend: each === of(each.kind)[0] }));
+  const traces = drawn.map((each) => ({
+    ...standingOf(run, each, kinds, judged),
+    showlegend: each === of(each.kind)[0],
+  }));
   const present = ["liar", "accused", "other"].filter((kind) => of(kind).length > 0);
   draw(
     "defence-standing",
@@ -52,10 +58,10 @@ export function drawStanding(run) {
   byId("defence-why").textContent = why(run);
 }
 
-function standingOf(run, { client, curve: [rounds, standing], kind }, kinds) {
+// One client; `judged` has for each mark the clients and the rounds in which they got it.
+function standingOf(run, { client, curve: [rounds, standing], kind }, kinds, judged) {
   const { title, shade, dash, width } = kinds[kind];
-  const was = (mark, round) => run.events[mark].some((event) => event[0] === client && event[1] === round);
-  const marks = rounds.map((round) => ["dropped", "demoted"].find((mark) => was(mark, round)));
+  const marks = rounds.map((round) => Object.keys(judged).find((mark) => judged[mark].has(String([client, round]))));
   const words = [ofRun(run)(client), ...(run.liars.includes(client) ? ["lies"] : [])];
   return {
     x: rounds,

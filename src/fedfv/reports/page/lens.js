@@ -70,7 +70,6 @@ function square(upper, size) {
 const ticksFor = (labels) => ({
   showticklabels: labels.length <= LABELLED,
   type: "category",
-  dtick: 1,
   ...(labels.length > 12 ? { tickfont: { size: 10 } } : {}),
 });
 
@@ -94,7 +93,7 @@ function drawCosines(look, name) {
   draw("lens-cosines", [heatmap], {
     caption: `cosines of the updates of round ${look.round}`,
     xaxis: { ...ticks, ...titled(order) },
-    yaxis: { ...ticks, autorange: "reversed" },
+    yaxis: { ...ticks, dtick: 1, autorange: "reversed" },
   }, `Cosines of the updates of round ${look.round}: ${(100 * look.conflicting).toFixed(0)} % of the pairs conflict`);
 }
 
@@ -128,7 +127,7 @@ function drawPays(look, name) {
       ...legendAbove,
       shapes: moves,
       xaxis: titled("left of 0: the client pays", { range: [-1.05, 1.05], zerolinewidth: 2 }),
-      yaxis: { ...ticksFor(labels), autorange: "reversed" },
+      yaxis: { ...ticksFor(labels), dtick: 1, autorange: "reversed" },
     },
     `Cosine of each update of round ${look.round} with ${
       other ? `the step of ${other.rule}` : "the plain mean"

@@ -28,7 +28,7 @@ function pairs(look, drawn) {
 }
 
 function payers(look) {
-  const many = (share) => times(Math.round(share * look.clients.length), "client").replace(/^0 clients/, "no client");
+  const many = (share) => share > 0 ? times(Math.round(share * look.clients.length), "client") : "no client";
   const mean = `The plain mean of the updates would work against ${many(look.against_mean)}`;
   return `${mean}; the step works against ${many(look.against)}.`;
 }
