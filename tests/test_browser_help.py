@@ -24,7 +24,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     attacked: dict[str, Any] = {"liars": [1, 2], "attack": {"clients": [1, 2]}, "records": judged_rounds(lens)}
     return report_on(
         make_run(folder / "attacked", [0.5, 0.25, 1.0, 0.75, 0.5], names=NAMES, **attacked),
-        make_run(folder / "plain", [0.5] * 5, names=NAMES, lens=lens_of([0, 1, 2], [2]), **AVERAGE),
+        *(
+            make_run(folder / f"plain-{seed}", [0.5] * 5, names=NAMES, seed=seed, lens=lens_of([0, 1], [1]), **AVERAGE)
+            for seed in (0, 1)
+        ),
     )
 
 

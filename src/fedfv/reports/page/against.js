@@ -44,9 +44,10 @@ function against(payers) {
   const some = payers.filter((one) => one.against > 0).length;
   const most = payers.filter(loses).length;
   if (some === 0) return "No step worked against the update of a client.";
-  return `The steps worked against ${times(some, "client")} in some round, and against ${
-    times(most, "client")
-  } in most rounds (of at least three).`;
+  const often = most ? times(most, "client") : "none";
+  return `The steps worked against ${
+    times(some, "client")
+  } in some round, and against ${often} in most rounds (of at least three).`;
 }
 
 export function makeAgainst() {
