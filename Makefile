@@ -15,11 +15,15 @@ test: lint unit integration
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
+# Deno, a single program from PyPI, checks the scripts and the style sheet of the report page; it asks for no network.
 lint: .venv/.ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deno fmt --check
+	$(BIN)/deno lint
+	$(BIN)/deno check src/fedfv/reports/page/page.js
 
 # The tests without a marker and the examples in docstrings: a minute or a few, by machine.
 unit: .venv/.ready

@@ -1,29 +1,24 @@
 """The page in a real browser, from a file and without a network."""
 
 import re
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from fedfv.experiments import run
 from fedfv.paper import paper_study
 from fedfv.reports import read_runs, write_page
 from fedfv.runs import Look, Record, WhatIf
 from fedfv.tasks import Score, Unit
+from tests.browsing import needs_browser, opened, report_on
 from tests.made_runs import AVERAGE, FLOWER, defended_round, judged_rounds, lens_of, make_run
 from tests.test_page_against import audit
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(CHROMIUM is None, reason="install chromium to run this test"),
-]
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -38,49 +33,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "page.html"
 
 
-@pytest.fixture(scope="module")
-def playwright() -> Iterator[Playwright]:
-    with sync_playwright() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser(playwright: Playwright) -> Iterator[Browser]:
-    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-    yield browser
-    browser.close()
-
-
-@contextmanager
-def opened(
-    browser: Browser, file: Path, scheme: Literal["light", "dark"] = "light", width: int = 1280
-) -> Iterator[Page]:
-    """The page in a window; that it says nothing on the console and asks for nothing is seen at the end."""
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: said.append(request.url) if not request.url.startswith("file:") else None)
-    page.goto(file.as_uri())
-    page.wait_for_selector("html[data-ready=yes]")
-    yield page
-    context.close()
-    assert said == []
-
-
 @pytest.fixture(params=[("light", 1280), ("dark", 390)], ids=["light and wide", "dark and narrow"])
 def page(request: pytest.FixtureRequest, browser: Browser, file: Path) -> Iterator[Page]:
     """The page of Table 3 in two kinds of windows."""
     with opened(browser, file, *request.param) as page:
         yield page
-
-
-def report_on(*paths: Path) -> Path:
-    """The page of these runs."""
-    file = paths[0].parent / "page.html"
-    write_page(file, *read_runs(paths))
-    return file
 
 
 def column(page: Page, number: int) -> list[float]:
@@ -175,7 +132,7 @@ def test_names_that_are_numbers_are_labels_and_belong_to_clients(browser: Browse
         assert bars(page, "clients") == ["category", ["client 17", "client 2021", "client 0"]]
         assert bars(page, "pair") == ["category", ["client 17", "client 2021", "client 0"]]
         assert bars(page, "lens-cosines") == ["category", ["client 2021", "client 0", "client 17"]]
-        expect(page.locator("#lens-note")).to_contain_text("client 17 kept its update")
+        expect(page.locator("#lens-note")).to_contain_text("Used unchanged: client 17.")
 
 
 def test_runs_on_other_clients_are_marked_and_the_page_says_why(browser: Browser, tmp_path: Path) -> None:
@@ -229,7 +186,7 @@ def test_the_table_of_clients_names_all_and_can_be_sorted_and_filtered(browser: 
         assert len(lines(page)) == 11
         expect(page.locator("#client-count")).to_contain_text("11 match the filter")
         expect(page.locator("#client-more")).to_be_hidden()
-        expect(page.locator("#lens-note")).to_contain_text("client 17 kept its update")
+        expect(page.locator("#lens-note")).to_contain_text("Used unchanged: client 17.")
 
 
 def test_with_an_error_the_worst_client_has_the_largest_number(browser: Browser, tmp_path: Path) -> None:
@@ -305,7 +262,9 @@ def test_the_section_about_defences_names_false_accusations_and_missed_liars(
             "11334"
         )
         expect(page.locator("#defence-note")).to_contain_text("1 of 4 rounds was skipped.")
-        expect(page.locator("#defence-why")).to_contain_text("The settings say that these are -0.012 and -0.03.")
+        expect(page.locator("#defence-why")).to_contain_text(
+            "demote a client with a standing below -0.012, and drop one below -0.03."
+        )
         expect(page.locator("#defence-standing")).to_have_attribute("aria-label", re.compile("2 lies, 1 honest, dem"))
         drawn = "id => document.getElementById(id).data.map(trace => trace.name)"
         kinds = page.evaluate(drawn, "defence-standing")
@@ -335,7 +294,9 @@ def test_the_lens_says_in_words_and_signs_what_was_done_to_whom(browser: Browser
         ):
             expect(note).to_contain_text(words)
         expect(note).to_contain_text("The round was skipped, so the model did not change: the direction was absurdly")
-        expect(note).to_contain_text("1 update was projected")  # that of client 0, since client 1 was dropped
+        expect(note).to_contain_text(
+            "Changed to avoid conflicts: 1 update"
+        )  # that of client 0, since client 1 was dropped
         assert page.evaluate("() => document.getElementById('lens-pays').data[1].text") == [
             "\u25be",
             "\u2020 \u2715",
@@ -462,13 +423,13 @@ def test_an_audit_shows_who_loses_and_what_clients_report(
             ["client 4", "\u2013", "\u2013", "0", "0", "1"],
         ]
         expect(page.locator("#against-note")).to_contain_text(
-            "4 rounds under the lens. The steps worked against 2 clients in some round, and against 1 in most"
+            "4 rounds recorded. The steps worked against 2 clients in some round, and against 1 client in most rounds"
         )
         page.locator("#against-table").get_by_role("button", name="errors").click()
         expect(rows.last.locator("th")).to_have_text("client 3")
         page.locator("#against-run").select_option(index=1)
         heads = page.locator("#against-table thead button").all_text_contents()
-        assert heads == ["client", "works against", "mean cosine", "replies"]
+        assert heads == ["client", "rounds against it", "mean cosine", "replies"]
         expect(page.locator("#against-note")).to_contain_text("No step worked against the update of a client.")
 
         drawn = "() => document.getElementById('reported').data.map(({name, x, y}) => [name, x, y])"

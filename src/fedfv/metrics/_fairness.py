@@ -47,7 +47,7 @@ def worst(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor
     tensor(0.3750, dtype=torch.float64)
     """
     ascending = checked(values).sort(dim=-1).values
-    return ascending[..., : _count(share, ascending.shape[-1])].mean(dim=-1)
+    return ascending[..., : tail_size(share, ascending.shape[-1])].mean(dim=-1)
 
 
 def best(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor, "*batch"]:
@@ -57,7 +57,7 @@ def best(values: Real[Tensor, "*batch N"], share: float = 0.05) -> Float[Tensor,
     tensor(0.8750, dtype=torch.float64)
     """
     descending = checked(values).sort(dim=-1, descending=True).values
-    return descending[..., : _count(share, descending.shape[-1])].mean(dim=-1)
+    return descending[..., : tail_size(share, descending.shape[-1])].mean(dim=-1)
 
 
 def worst_10(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch"]:
@@ -230,7 +230,12 @@ def _relative(values: Real[Tensor, "*batch N"]) -> Float[Tensor, "*batch N"]:
     return torch.where(mean > 0, numbers / mean, 1.0)
 
 
-def _count(share: float, N: int) -> int:
+def tail_size(share: float, N: int) -> int:
+    """The number of clients in a share of N clients, at least one.
+
+    >>> tail_size(0.05, 10), tail_size(0.05, 100)
+    (1, 5)
+    """
     if not 0 < share <= 1:
         raise ValueError(f"`share` must be in (0, 1], got {share}.")
     return max(1, math.floor(round(share * N, 6)))  # 0.29 * 100 is 28.999999999999996

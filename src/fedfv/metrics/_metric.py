@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int, Real
 from torch import Tensor
 
+from fedfv.metrics._fairness import tail_size
 from fedfv.tasks import ACCURACY, Score, Unit
 
 Place = Literal["progress", "ranking", "terminal", "report"]
@@ -55,6 +56,8 @@ class Metric:
         takes_variances: whether the function also takes `variances`, the sampling variances of scores that are not
             shares.
         kind: how the metric follows the score.
+        share: the share of the clients that the metric looks at; None if these are all.
+        explanation: sentences for a reader to whom `help` says too little.
 
     >>> import torch
     >>> from fedfv.metrics import METRICS
@@ -77,6 +80,8 @@ class Metric:
     least_test_size: int = 1
     takes_variances: bool = False
     kind: Kind = "index"
+    share: float | None = None
+    explanation: str = ""
 
     def __call__(self, values: Real[Tensor, "*batch N"], *arguments: Any, **options: Any) -> Float[Tensor, "*batch"]:
         """The result of the function."""
@@ -116,6 +121,15 @@ class Metric:
             return None
         known = {} if variances is None else {"variances": variances}
         return self.interval(self, values, test_sizes, seed, **known, **options)
+
+    def clients_of(self, N: int) -> int:
+        """The number of clients that the metric looks at, of N.
+
+        >>> from fedfv.metrics import METRICS
+        >>> METRICS["worst"].clients_of(10), METRICS["mean"].clients_of(10)
+        (1, 10)
+        """
+        return N if self.share is None else tail_size(self.share, N)
 
     def under(self, score: Score) -> "Metric":
         """The metric for clients that are scored in this way.

@@ -91,6 +91,7 @@ _ALL = (
         interval=bootstrap_interval,
         shown="progress",
         kind="level",
+        explanation="A client with few examples counts as much as one with many.",
     ),
     Metric(  # no interval: the one of `bootstrap_interval` is without test noise, so it may leave out this value
         name="std",
@@ -102,6 +103,7 @@ _ALL = (
         range=_STD,
         shown="progress",
         kind="spread",
+        explanation="It says how far the clients typically are from the mean, and is 0 if all are equal.",
     ),
     Metric(
         name="noise_corrected_std",
@@ -117,6 +119,8 @@ _ALL = (
         least_test_size=2,
         takes_variances=True,
         kind="spread",
+        explanation="A score on a few test examples is partly chance, which makes clients look more different than "
+        "they are. This column estimates how different they are without that chance.",
     ),
     Metric(
         name="worst",
@@ -129,6 +133,7 @@ _ALL = (
         interval=bootstrap_interval,
         shown="progress",
         kind="tail",
+        share=0.05,
     ),
     Metric(  # higher is better, as for the score itself: `best` says how well clients are served, not how equally
         name="best",
@@ -141,6 +146,7 @@ _ALL = (
         interval=bootstrap_interval,
         shown="ranking",
         kind="tail",
+        share=0.05,
     ),
     Metric(
         name="worst_10",
@@ -152,6 +158,7 @@ _ALL = (
         range=_SHARE,
         interval=bootstrap_interval,
         kind="tail",
+        share=0.1,
     ),
     Metric(
         name="best_10",
@@ -163,6 +170,7 @@ _ALL = (
         range=_SHARE,
         interval=bootstrap_interval,
         kind="tail",
+        share=0.1,
     ),
     Metric(
         name="mean_and_worst",
@@ -184,6 +192,8 @@ _ALL = (
         lower_is_better=True,
         range=_SHARE,
         shown="report",
+        explanation="It is half the mean difference between two clients, divided by the mean: at 0.050, two clients "
+        "that are drawn at random differ by 10 per cent of the mean on average.",
     ),
     Metric(
         name="minimum",

@@ -8,6 +8,7 @@ from fedfv.metrics import METRICS, over_seeds
 from fedfv.reports._defences import detection_of, is_defended
 from fedfv.reports._runs import Run, repeated, scores_of
 from fedfv.reports._summary import Row
+from fedfv.reports._words import capital, span
 
 
 def notes_of(runs: Sequence[Run], groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[str]:
@@ -42,16 +43,16 @@ def attack_notes(groups: Sequence[Sequence[Run]], rows: Sequence[Row]) -> list[s
         parts = [_about_liars(group, row)] if any(run.opening.liars for run in group) else []
         parts += [f"{detection_of(group).sentence()}."] if any(map(is_defended, group)) else []
         if parts:
-            notes.append(f"{row.label}: {' '.join(map(_capital, parts))}")
+            notes.append(f"{row.label}: {' '.join(map(capital, parts))}")
     return notes
 
 
 def _about_liars(group: Sequence[Run], row: Row) -> str:
     clients = len(group[0].opening.sizes["test"])
-    lying = _span([len(run.opening.liars) for run in group])
+    lying = span([len(run.opening.liars) for run in group])
     if not row.without_liars:
         return f"all {clients} clients lie, so the metrics are over them."
-    honest = _span(row.counted.sum(dim=1).tolist())
+    honest = span(row.counted.sum(dim=1).tolist())
     sentence = (
         f"{lying} of {clients} clients {'lies' if lying == '1' else 'lie'}; metrics are over the {honest} honest ones"
     )
@@ -62,17 +63,3 @@ def _about_liars(group: Sequence[Run], row: Row) -> str:
     mean, spread = over_seeds(means)
     unit = METRICS["mean"].under(row.score).unit
     return f"{sentence}, the liars' mean is {unit.text(mean, spread if len(group) > 1 else None)}."
-
-
-def _span(numbers: Sequence[int]) -> str:
-    """The smallest and the largest of some numbers, or the only one.
-
-    >>> _span([2, 2]), _span([3, 2])
-    ('2', '2 to 3')
-    """
-    low, high = min(numbers), max(numbers)
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _capital(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]

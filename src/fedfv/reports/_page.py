@@ -5,28 +5,21 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from fedfv._extras import comes_with
 from fedfv.errors import ConfigError
 from fedfv.reports._notes import attack_notes, notes_of
 from fedfv.reports._page_data import page_data
-from fedfv.reports._page_table import heads, table_row
+from fedfv.reports._page_examples import examples_of
+from fedfv.reports._page_script import one_script
+from fedfv.reports._page_table import FEW_CLIENTS, counted_clients, heads, table_row
 from fedfv.reports._printed import PrintedNumbers
 from fedfv.reports._runs import Run, Unreadable, group_by_seed
-from fedfv.reports._summary import rows_of
+from fedfv.reports._summary import Row, rows_of
 
+_STYLES = ("page.css", "tables.css", "print.css")
 _MARK = '<meta name="generator" content="fedfv'
-_SCRIPTS = (
-    "draw.js",
-    "table.js",
-    "clients.js",
-    "against.js",
-    "lens.js",
-    "whatif.js",
-    "reported.js",
-    "defences.js",
-    "page.js",
-)  # the last script calls the others
 
 
 def write_page(
@@ -68,31 +61,46 @@ def page_of(
     rows = rows_of(groups)
     count = sum(map(len, groups))
     data = page_data(groups, rows)
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_file("page.html.jinja")).render(
+    table = [
+        table_row(group, row, drawn["colour"], printed and printed(group[0].settings))
+        for group, row, drawn in zip(groups, rows, data["rows"], strict=True)
+    ]
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.jinja").render(
         title=title or f"Fairness of {count} run{'s' if count > 1 else ''}",
         version=version("fedfv"),
-        columns=heads(rows[0].score),
+        columns=heads(rows),
+        examples=examples_of(rows, data),
         score=rows[0].score,
-        rows=[
-            table_row(group, row, printed and printed(group[0].settings))
-            for group, row in zip(groups, rows, strict=True)
-        ],
+        rows=table,
+        few_clients=FEW_CLIENTS,
         unreadable=unreadable,
         notes=notes_of(runs, groups, rows),
         attacks=attack_notes(groups, rows),
-        without_liars=any(row.without_liars for row in rows),
-        has_pair=data["pair"] is not None,
-        has_scores=any(row.is_scored for row in rows),
-        has_against=bool(data["against"]),
-        has_lens=bool(data["lens"]),
-        has_reported=bool(data["reported"]),
-        has_defences=bool(data["defences"]),
-        css=Markup(_file("page.css")),
-        js=Markup("\n".join(map(_file, _SCRIPTS))),
+        **_contents(rows, table, data),
+        css=Markup("\n".join(map(_file, _STYLES))),
+        js=Markup(one_script(_file)),
         plotly=Markup(get_plotlyjs()),
         data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")),
     )
+
+
+def _contents(rows: Sequence[Row], table: Sequence[dict[str, Any]], data: dict[str, Any]) -> dict[str, bool]:
+    """What the page has, and thus explains."""
+    cells = [cell for line in table for cell in line["cells"]]
+    return {
+        "several": any(len(row.seeds) > 1 for row in rows),
+        "without_liars": any(row.without_liars for row in rows),
+        "has_scores": any(row.is_scored for row in rows),
+        "has_undefined": any(cell["value"] == "" for cell in cells),
+        "has_intervals": any(cell["interval"] for cell in cells),
+        "has_few": any(N < FEW_CLIENTS for N in counted_clients(rows)),
+        "has_pair": data["pair"] is not None,
+        "has_network": any(run["network"] for run in data["against"]),
+        **{f"has_{section}": bool(data[section]) for section in ("against", "lens", "reported", "defences")},
+    }
 
 
 def _file(name: str) -> str:

@@ -1,4 +1,7 @@
-const COLOURED = 7;  // clients in colour; the others are grey
+import { byId, choices, clientName, css, data, times } from "./basics.js";
+import { draw, legendAbove, titled } from "./draw.js";
+
+const COLOURED = 7; // clients in colour; the others are grey
 
 function reportedRun() {
   return data.reported[byId("reported-run").value];
@@ -6,30 +9,56 @@ function reportedRun() {
 
 // The names of the numbers of the chosen run; the chosen name stays if the run has it.
 function nameReported() {
-  const select = byId("reported-name"), before = select.value, names = reportedRun().curves.map(({ name }) => name);
+  const select = byId("reported-name");
+  const before = select.value;
+  const names = reportedRun().curves.map(({ name }) => name);
   select.replaceChildren(...names.map((name) => new Option(name, name, false, name === before)));
 }
 
-function drawReported() {
+export function drawReported() {
   if (!byId("reported-run")) return;
-  const run = reportedRun(), name = (client) => clientName(data.rows[run.row], client);
-  const { name: title, rounds, values } = run.curves.find((each) => each.name === byId("reported-name").value);
-  const reported = run.drawn.map((client, i) => ({ client, y: values[i], place: i })).filter(({ y }) => y.some((value) => value !== null));
-  const traces = reported.map(({ client, y, place }) => ({
-    x: rounds, y, name: name(client), mode: "lines+markers", connectgaps: true, showlegend: place < COLOURED,
-    line: { color: place < COLOURED ? css(`--c${place}`) : css("--faint"), width: place < COLOURED ? 2 : 1, dash: place < COLOURED ? "solid" : "dot" },
-    marker: { size: rounds.length > 60 ? 0 : 5 }, hovertemplate: "%{y}, round %{x}<extra>%{fullData.name}</extra>",
-  }));
-  draw("reported", traces.reverse(), {
-    caption: title, showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "reversed" },
-    xaxis: { title: { text: "rounds" } }, yaxis: { title: { text: title } },
-  }, `${title} of ${reported.length} clients over rounds`);
-  byId("reported-note").textContent = `${times(reported.length, "client")} of ${run.clients} reported this number` + (run.clients > run.drawn.length ? `; ${run.drawn.length} are drawn` : "") + ". In colour are those against which the steps work most, if that is known.";
+  const run = reportedRun();
+  const curve = run.curves.find((each) => each.name === byId("reported-name").value);
+  const known = run.drawn.map((client, i) => ({ client, y: curve.values[i], place: i }));
+  const reported = known.filter(({ y }) => y.some((value) => value !== null));
+  draw("reported", reported.map((each) => lineOf(run, curve.rounds, each)).reverse(), {
+    caption: curve.name,
+    showlegend: true,
+    legend: { ...legendAbove.legend, traceorder: "reversed" },
+    xaxis: titled("rounds"),
+    yaxis: titled(curve.name),
+  }, `${curve.name} of ${reported.length} clients over rounds`);
+  const all = times(run.clients, "client");
+  byId("reported-note").textContent = run.clients > run.drawn.length
+    ? `${run.drawn.length} of ${all} are drawn; ${reported.length} of these reported this number.`
+    : `${reported.length} of ${all} reported this number.`;
 }
 
-function makeReported() {
+function lineOf(run, rounds, { client, y, place }) {
+  const coloured = place < COLOURED;
+  return {
+    x: rounds,
+    y,
+    name: clientName(data.rows[run.row], client),
+    mode: "lines+markers",
+    connectgaps: true,
+    showlegend: coloured,
+    line: {
+      color: css(coloured ? `--c${place}` : "--faint"),
+      width: coloured ? 2 : 1,
+      dash: coloured ? "solid" : "dot",
+    },
+    marker: { size: rounds.length > 60 ? 0 : 5 },
+    hovertemplate: "%{y}, round %{x}<extra>%{fullData.name}</extra>",
+  };
+}
+
+export function makeReported() {
   if (!byId("reported-run")) return;
-  choices(byId("reported-run"), data.reported.map((run) => run.label), 0, () => { nameReported(); drawReported(); });
+  choices(byId("reported-run"), data.reported.map((run) => run.label), 0, () => {
+    nameReported();
+    drawReported();
+  });
   nameReported();
   byId("reported-name").addEventListener("change", drawReported);
 }
