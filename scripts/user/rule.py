@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fedfv import Empty, Replies
+from fedfv.linalg import combine
 from fedfv.testing import BrokenLawError, check_aggregator
 
 
@@ -20,7 +21,7 @@ class Shifted:
 
     def __call__(self, replies: Replies, state: Empty) -> tuple[Tensor, Empty]:
         weights = torch.ones_like(replies.losses) / len(replies.losses)
-        return weights.to(replies.updates) @ replies.updates + self.shift, state
+        return combine(weights, replies.updates) + self.shift, state
 
 
 check_aggregator(Shifted(), degree=1)
