@@ -1,9 +1,4 @@
-"""Environments of their own, in which scripts install an archive of the package and use it as a user would.
-
-A *fresh* environment gets all its packages from the registry. A *linked* one is made in seconds: it has links to those
-packages of this environment that the archive requires, directly or not, and to no others. In both, pip installs the
-archive and refuses if a requirement is missing or has the wrong version.
-"""
+"""Environments of their own, in which scripts install the package and use it as a user would."""
 
 import os
 import subprocess
@@ -23,9 +18,29 @@ CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment in a folder. Its commands see neither this environment nor this checkout."""
+    """A new virtual environment in a folder. Its commands see neither this environment nor this checkout."""
 
     folder: Path
+
+    def __post_init__(self) -> None:
+        venv.create(self.folder)
+
+    def install(self, package: Path, extra: str = "", constraints: Path = CONSTRAINTS) -> None:
+        """Installs a wheel or a checkout, and all that it requires, from the registry."""
+        self._pip(_wanted(package, extra), PIP_CONSTRAINT=str(constraints))
+
+    def link(self, wheel: Path, extra: str = "") -> None:
+        """Installs a wheel without a registry, in seconds.
+
+        The environment gets links to those packages of the running one that the wheel requires, directly or not, and to
+        no others. pip then refuses the wheel if a requirement is missing or has the wrong version.
+        """
+        packages = Path(sysconfig.get_path("purelib", vars={"base": str(self.folder)}))
+        for required in _required(wheel, extra):
+            for top in {file.parts[0] for file in required.files or ()} - {"..", "__pycache__"}:
+                if not (packages / top).exists():
+                    (packages / top).symlink_to(str(required.locate_file(top)))
+        self._pip(_wanted(wheel, extra), "--no-index", PIP_CONFIG_FILE=os.devnull, PIP_FIND_LINKS="")
 
     def run(self, *command: str, cwd: Path, shown: bool = False, **variables: str) -> str:
         """Output of a command that must succeed, or nothing if the output is shown instead.
@@ -51,24 +66,9 @@ class Environment:
             raise SystemExit(f"{done.stdout or ''}\n`{' '.join(command)}` failed with {done.returncode}.")
         return done.stdout or ""
 
-
-def fresh(folder: Path, package: Path, extra: str = "", constraints: Path = CONSTRAINTS) -> Environment:
-    """A new environment in which pip installs a wheel or a checkout, and all that it requires, from the registry."""
-    venv.create(folder)
-    _pip(folder, _wanted(package, extra), PIP_CONSTRAINT=str(constraints))
-    return Environment(folder)
-
-
-def linked(folder: Path, wheel: Path, extra: str = "") -> Environment:
-    """A new environment with links to what the wheel with this extra requires; pip installs the wheel alone."""
-    venv.create(folder)
-    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    for required in _required(wheel, extra):
-        for top in {file.parts[0] for file in required.files or ()} - {"..", "__pycache__"}:
-            if not (packages / top).exists():
-                (packages / top).symlink_to(str(required.locate_file(top)))
-    _pip(folder, _wanted(wheel, extra), "--no-index", PIP_CONFIG_FILE=os.devnull, PIP_FIND_LINKS="")
-    return Environment(folder)
+    def _pip(self, *arguments: str, **variables: str) -> None:
+        command = [sys.executable, "-m", "pip", "--python", str(self.folder), "install", "--quiet", *arguments]
+        subprocess.run(command, env={**os.environ, **variables}, check=True)
 
 
 def _required(wheel: Path, extra: str) -> Iterator[Distribution]:
@@ -94,8 +94,3 @@ def _required(wheel: Path, extra: str) -> Iterator[Distribution]:
 
 def _wanted(package: Path, extra: str) -> str:
     return f"{package}[{extra}]" if extra else str(package)
-
-
-def _pip(folder: Path, *arguments: str, **variables: str) -> None:
-    command = [sys.executable, "-m", "pip", "--python", str(folder), "install", "--quiet", *arguments]
-    subprocess.run(command, env={**os.environ, **variables}, check=True)

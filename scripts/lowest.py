@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from scripts.environments import CONSTRAINTS, fresh
+from scripts.environments import CONSTRAINTS, Environment
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -43,7 +43,8 @@ def main() -> None:
         constraints = Path(folder) / "constraints.txt"
         pins = lowest | {name: newest[name] for name in tools}
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()))
-        installed = fresh(Path(folder) / "environment", ROOT, "test", constraints)
+        installed = Environment(Path(folder) / "environment")
+        installed.install(ROOT, "test", constraints)
         tests = ("python", "-m", "pytest", "-n", "auto", "-q", *options.tests)
         installed.run(*tests, cwd=ROOT, shown=True, PYTHONPATH=str(ROOT / "src"))
 
