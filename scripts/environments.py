@@ -35,7 +35,7 @@ class Environment:
         The environment gets links to those packages of the running one that the wheel requires, directly or not, and to
         no others. pip then refuses the wheel if a requirement is missing or has the wrong version.
         """
-        packages = Path(sysconfig.get_path("purelib", vars={"base": str(self.folder)}))
+        packages = Path(sysconfig.get_path("purelib", "venv", vars={"base": str(self.folder)}))
         for required in _required(wheel, extra):
             for top in {file.parts[0] for file in required.files or ()} - {"..", "__pycache__"}:
                 if not (packages / top).exists():
