@@ -86,4 +86,4 @@ site: .venv/.ready
 	$(BIN)/python -m sphinx --fail-on-warning --quiet docs build/site
 
 clean:
-	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

@@ -51,7 +51,7 @@ def main() -> None:
 
 def resolve(torch: str) -> dict[str, str]:
     """The lowest version of each dependency; fails if it is not the bound of pyproject.toml."""
-    extras = [name for name in EXTRAS if name not in ("test", "dev")]
+    extras = [name for name in EXTRAS if name not in ("docs", "test", "dev")]
     asked = [requirement for name in extras for requirement in _requirements(EXTRAS[name])]
     direct: dict[str, Requirement] = {
         canonicalize_name(it.name): it for it in [*_requirements(PROJECT["dependencies"]), *asked]
