@@ -1,10 +1,12 @@
 # Every target sets up its environment itself and needs only Python 3.11 or newer with pip.
 PYTHON ?= python3
 BIN := .venv/bin
+# The versions that are installed; `make unit CONSTRAINTS=/dev/null` takes the newest ones.
+CONSTRAINTS ?= constraints.txt
 # Waiting threads of torch leave the core to other processes.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: test lint unit integration deployment slow fuzz coverage flower bench guard reproduce docs site clean
+.PHONY: test lint unit integration deployment slow fuzz coverage package lowest flower bench guard reproduce docs site clean
 
 # All that is needed before a commit.
 test: lint unit integration
@@ -12,7 +14,7 @@ test: lint unit integration
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedfv needs Python 3.11 or newer; choose one with make PYTHON=...")'
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
 # Deno, a single program from PyPI, checks the scripts and the style sheet of the report page; it asks for no network.
@@ -24,6 +26,7 @@ lint: .venv/.ready
 	$(BIN)/deno fmt --check
 	$(BIN)/deno lint
 	$(BIN)/deno check src/fedfv/reports/page/page.js
+	$(BIN)/zizmor --offline --quiet .github
 
 # The tests without a marker and the examples in docstrings: a minute or a few, by machine.
 unit: .venv/.ready
@@ -52,6 +55,14 @@ coverage: .venv/.ready
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
+# Builds wheel and sdist, uses both as a user would, runs the unit tests from the sdist, and puts both into dist/.
+package: .venv/.ready
+	$(BIN)/python -m scripts.check_package $(OPTIONS)
+
+# The unit tests with the lowest versions that pyproject.toml allows, in a new environment; torch as in constraints.txt, or TORCH.
+lowest: .venv/.ready
+	$(BIN)/python -m scripts.lowest $(addprefix --torch ,$(TORCH))
+
 # Compares fedfv with its peers and fills docs/performance.md; the machine should be idle otherwise.
 bench: .venv/.ready
 	$(BIN)/python benchmarks/compare.py
@@ -79,4 +90,4 @@ site: .venv/.ready
 	$(BIN)/python -m sphinx --fail-on-warning --quiet docs build/site
 
 clean:
-	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

@@ -77,8 +77,8 @@ def name_of(kind: type, known: Mapping[str, Any], what: str) -> str:
 
     If an import path has named the folder of the module, this name includes the folder.
 
-    >>> name_of(Path, {}, "place"), name_of(Path, {"path": Path}, "place")
-    ('pathlib:Path', 'path')
+    >>> name_of(ConfigError, {}, "error"), name_of(ConfigError, {"config": ConfigError}, "error")
+    ('fedfv.errors:ConfigError', 'config')
     """
     for name, target in known.items():
         if target is kind:

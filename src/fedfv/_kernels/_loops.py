@@ -8,7 +8,8 @@ CHUNK = 1 << 14  # columns of one partial sum; measured: shorter chunks are slow
 _WIDTH = 256  # columns that are converted to double at a time
 IN_CACHE = 24  # rows of this width that stay in the fastest cache
 
-Array = NDArray[np.floating]
+# jaxtyping asks whether the array is a subclass of its own, and from NumPy 2.5 on NDArray is no class.
+Array = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
 
 # Sums may be reordered, so that they can be vectorised; NaN and infinity keep their meaning.
 compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from fedfv.data._checked import DataError
@@ -52,6 +53,8 @@ def download(
             accept(path)
         except (OSError, HTTPException, DataError) as error:
             failures.append(f"{url}: {str(error).removesuffix('.') or type(error).__name__}")
+            if isinstance(error, HTTPError):
+                error.close()  # the error holds the connection
         else:
             return
     raise DataError(f"{path.name} must be downloaded, but no mirror has it ({'; '.join(failures) or 'none is known'}).")
