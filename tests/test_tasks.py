@@ -265,7 +265,7 @@ def test_a_regression_is_run_resumed_and_reported_in_its_own_unit(tmp_path: Path
     assert row.metrics["worst"][0] == max(last.test.scores)
     assert row.metrics["noise_corrected_std"][0] < row.metrics["std"][0]
     page = page_of(*read_runs([tmp_path / "run"]))
-    assert "Test root mean squared error of the clients in days at the last evaluation (lower is better)" in page
+    assert "the test root mean squared error of the clients in days at the last evaluation (lower is better)" in page
     assert '"title":"root mean squared error in days"' in page
     assert "ccuracy" not in page.split("<script")[0]
     cut = run(experiment(rounds=2), tmp_path / "cut", data=numbers())
