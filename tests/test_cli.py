@@ -163,7 +163,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     text = capsys.readouterr().out
     assert "Example:" in text
-    assert "A TOML file, a name from" in text  # the help of an argument
+    assert "A TOML file, a name that" in text  # the help of an argument
 
 
 def test_fetch_prints_where_the_files_are(capsys: pytest.CaptureFixture[str]) -> None:

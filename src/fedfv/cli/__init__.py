@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import import_module
 
 from fedfv._extras import MissingExtraError, comes_with
 from fedfv._openmp import wait_passively
@@ -14,8 +15,10 @@ def main(arguments: list[str] | None = None) -> int:
     wait_passively()  # must come before torch is imported
     try:
         with comes_with("experiments"):
-            from fedfv.cli import _commands, _home, _new, _studies, _study  # noqa: F401
             from fedfv.cli._app import call
+
+            for group in ("run", "look", "own"):  # in the order of the help
+                import_module(f"fedfv.cli._commands_{group}")
 
         return call(sys.argv[1:] if arguments is None else arguments)
     except MissingExtraError as error:
