@@ -66,7 +66,7 @@ BAD = [
     (["run", "smal"], 2, "unknown experiment 'smal'"),
     (["run", "smal.toml"], 2, "there is no file smal.toml."),
     (["run", "small.toml", "--set", "rounds"], 2, "--set must be KEY=VALUE, such as training.lr=0.01, got 'rounds'."),
-    (["run", "small.toml", "--set", "rounds=0"], 2, "`rounds` must be greater than or equal to 1, got 0."),
+    (["run", "small.toml", "--set", "rounds=0"], 2, "`rounds` must be at least 1, got 0."),
     (["run", "small.toml", "--set", "trainin.lr=1"], 2, "unknown key 'trainin'; did you mean 'training'?"),
     (["run", "small.toml", "--set", "rounds.x=1"], 2, "--set rounds.x=1: `rounds` is not a table."),
     (["run", "small.toml", "--set", "data.name=no.npz"], 2, "no.npz"),
@@ -284,7 +284,10 @@ def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
     [
         (["reproduce", "table9"], "unknown table or figure 'table9'; did you mean 'table4'?"),
         (["reproduce", "table3", "--rows", "fedsomething"], "unknown row 'fedsomething'"),
-        (["reproduce", "table3", "--seeds", "one"], "--seeds must be integers separated by commas, got 'one'."),
+        (
+            ["reproduce", "table3", "--seeds", "one"],
+            "--seeds must be whole numbers separated by commas, such as 0,12, got 'one'.",
+        ),
         (["sweep", "small.toml"], "a sweep needs a table [grid]"),
         (["sweep", "no.toml"], "there is no file no.toml"),
         (["sweep", "grid-cifar"], "unknown sweep 'grid-cifar'; did you mean 'grid-cifar10'?"),

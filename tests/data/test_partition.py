@@ -178,22 +178,22 @@ FRACTIONS = "`fractions` for training, validation and test must add up to 1, and
         (
             Unequal,
             {"num_clients": 2, "spread": -1},
-            "`spread` of Unequal must be a number in [0, 10], got -1.",
+            "`spread` of Unequal must be a number from 0 to 10, got -1.",
         ),
         (
             Unequal,
             {"num_clients": 2, "spread": 11},
-            "`spread` of Unequal must be a number in [0, 10], got 11.",
+            "`spread` of Unequal must be a number from 0 to 10, got 11.",
         ),
         (
             Dirichlet,
             {"num_clients": 2, "concentration": 0.0},
-            "`concentration` of Dirichlet must be a number in (0, infinity), got 0.0.",
+            "`concentration` of Dirichlet must be a number above 0, got 0.0.",
         ),
         (
             Dirichlet,
             {"num_clients": 2, "concentration": np.inf},
-            "`concentration` of Dirichlet must be a number in (0, infinity), got inf.",
+            "`concentration` of Dirichlet must be a finite number above 0, got inf.",
         ),
         (ByColumn, {"column": 3}, "`column` of ByColumn must be a string, got 3."),
         (FromFile, {"path": None}, "`path` of FromFile must be a string, got None."),

@@ -20,7 +20,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        err.print("Interrupted. All runs are saved, and the same command goes on with them.", soft_wrap=True)
+        err.print("Interrupted and saved; resume with the same command.")
         raise typer.Exit(1) from None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from fedfv.checks import check_choice, check_text
+from fedfv.checks import check_fields
 from fedfv.data._checked import DataError
 from fedfv.data._columns import Missing
 
@@ -23,14 +23,10 @@ class TableOptions:
     targets: Literal["auto", "classes", "numbers"] = "auto"
 
     def __post_init__(self) -> None:
-        check_text(self, "target")
-        if self.client is not None:
-            check_text(self, "client")
+        check_fields(self)
         for field in ("features", "categories", "leave_out"):
             if (value := getattr(self, field)) is not None:
                 object.__setattr__(self, field, _names(field, value))
-        check_choice(self, "missing", ("error", "fill", "drop"))
-        check_choice(self, "targets", ("auto", "classes", "numbers"))
         if self.client == self.target:
             raise DataError(f"`client` must be another column than the target, got {self.client!r} for both.")
 

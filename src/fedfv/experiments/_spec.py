@@ -53,10 +53,17 @@ class Data:
 
     The function returns a Dataset, or a Federation if it also assigns the examples to clients. The options of a table
     are the keyword arguments of `fedfv.data.table`.
+
+    Args:
+        name: a known dataset; or the path of a `.npz` file, a `.csv` or `.parquet` file, or a folder of Hugging Face
+            datasets; or `package.module:object`, a function that returns a Dataset or a Federation.
+        rows: "train" leaves out the official test rows of a known dataset.
+        options: the arguments of the function, or the options of a table. In a file, they may also stand in the table
+            `data` itself.
     """
 
     name: str = "fashion-tops"
-    rows: Literal["all", "train"] = "all"  # "train" leaves out the official test images
+    rows: Literal["all", "train"] = "all"
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -65,6 +72,10 @@ class Model:
     """The network: a known name, or `package.module:object`, a class or function that returns a torch.nn.Module.
 
     It gets the options, and also `input_shape` and `num_classes` if it has arguments of these names.
+
+    Args:
+        name: a known model, or `package.module:object`.
+        options: the arguments of the class or function.
     """
 
     name: str = "mlp"
@@ -78,18 +89,24 @@ class Experiment:
     A rule that uses the clients' learning rate, and has no other value for it, takes `training.lr`.
 
     Args:
+        rounds: the number of rounds.
+        seed: the seed of all random choices.
         evaluate_every: rounds between evaluations; the initial and the final model are always evaluated.
         lens_every: rounds between entries of the conflict lens; the default is one entry with each evaluation.
         what_if: other rules; each entry of the lens says what they would have done. An empty list for none.
         output: the model that is evaluated: the last one or the mean of all so far; with "auto" the rule decides.
+        device: where the run computes; "auto" takes a GPU if there is one.
         engine: how clients are simulated; "auto" takes the fastest engine that can train the model.
         seeding: how each client's split and the initial model are drawn from the seed: a known name, or
             `package.module:object`, a class with the methods of `Seeding`.
         task: the loss and the score of each example.
+        data: the examples.
         partition: which client holds which examples; None if the data are a Federation, which already decides this, or
             a table with a column for the client.
+        model: the network.
         training: how each client trains the model that it receives.
         sampling: which clients reply in a round.
+        aggregator: the rule by which the server turns the replies into one direction.
         attack: which clients lie, when, and what they send; None if all clients are honest.
 
     >>> from fedfv.data import OneClassEach
