@@ -4,6 +4,8 @@ This module and those of the commands import nothing that loads torch, so that h
 imports what it calls in its body.
 """
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -54,12 +56,21 @@ def call(arguments: list[str]) -> int:
         return 2
     except click.Abort:
         raise KeyboardInterrupt from None
-    except (ValueError, RunError) as error:
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, wants no more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, RunError, OSError) as error:
         if "--debug" in arguments:
             raise
-        err.print(f"[red]fedfv:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
-        return 1 if isinstance(error, RunError) else 2
+        err.print(f"[red]fedfv:[/red] {escape(_sentence(error))}", highlight=False, soft_wrap=True)
+        return 2 if isinstance(error, ValueError) else 1
     return code if isinstance(code, int) else 0
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return str(RunError(f"{error.filename} cannot be read or written: {error.strerror}."))
+    return str(error)
 
 
 def _version(requested: bool) -> None:

@@ -1,4 +1,4 @@
-"""The commands that help with an experiment of one's own: new, list, partition and data."""
+"""The commands that help with an experiment of one's own: new, list, partition, schema and data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +23,7 @@ KINDS = (
     "attacks",
     "metrics",
 )
+FILES = ("experiment", "study", "track")
 Name = Annotated[
     str,
     typer.Argument(help="A name that `fedfv list datasets` shows.", autocompletion=_complete.dataset),
@@ -94,6 +95,35 @@ def partition(
     from fedfv.cli._partition import show_partition
 
     show_partition(experiment, seed=seed, file=file, plot=plot, folder=folder)
+
+
+@app.command(rich_help_panel=OWN)
+def schema(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help=f"The kind of file: {', '.join(FILES[:-1])} or {FILES[-1]}.",
+            autocompletion=_complete.one_of(lambda: list(FILES)),
+        ),
+    ] = FILES[0],
+    file: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The file of the schema.", show_default="print it")
+    ] = None,
+) -> None:
+    """Write the JSON schema of TOML files, with which an editor completes and checks keys.
+
+    Example:  fedfv schema --out experiment.schema.json
+
+    Editors that use taplo, such as VS Code with the extension Even Better TOML,
+    take the schema that the first line of a TOML file names:
+
+    #:schema ./experiment.schema.json
+    """
+    from fedfv.cli._schema import write_schema
+
+    if what not in FILES:
+        raise ConfigError.unknown("kind of file", what, FILES)
+    write_schema(what, file)
 
 
 @data_app.callback()
