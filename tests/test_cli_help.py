@@ -12,18 +12,14 @@ import click
 import numpy as np
 import pytest
 import tomli_w
-import typer
 
 import fedfv.cli
-from fedfv.cli import main
-from fedfv.cli._app import app
+from fedfv.cli import command_line, main
 from tests.experiments.helpers import tables, write_data
 
 
 def commands() -> dict[str, click.Command]:
     """Every command that can be called, by its words."""
-    assert main(["--version"]) == 0  # loads the modules of the commands
-    group = typer.main.get_command(app)
 
     def below(command: click.Command, words: str) -> Iterator[tuple[str, click.Command]]:
         yield words, command
@@ -31,7 +27,7 @@ def commands() -> dict[str, click.Command]:
             for name, each in command.commands.items():
                 yield from below(each, f"{words} {name}".strip())
 
-    return dict(below(group, ""))
+    return dict(below(command_line(), ""))
 
 
 COMMANDS = commands()

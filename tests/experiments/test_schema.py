@@ -369,7 +369,7 @@ def accepted(table: dict[str, Any]) -> bool:
 
 
 @given(experiments())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_generated_experiments_pass_the_schema_and_the_library(table: dict[str, Any]) -> None:
     assert errors(table) == []
     Experiment.from_dict(copy.deepcopy(table))

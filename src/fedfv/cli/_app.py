@@ -45,12 +45,18 @@ Folder = Annotated[
 ]
 
 
-def call(arguments: list[str]) -> int:
-    """Runs a command; an error becomes one sentence, or a traceback with --debug."""
-    command = typer.main.get_command(app)
+def group_of_commands() -> click.Group:
+    """The app with the commands that belong to it by now."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, click.Group)
+    return group
+
+
+def call(group: click.Group, arguments: list[str]) -> int:
+    """Runs a command of the group; an error becomes one sentence, or a traceback with --debug."""
     prepare_completion()
     try:
-        code = command(arguments, prog_name="fedfv", standalone_mode=False, obj=arguments)
+        code = group(arguments, prog_name="fedfv", standalone_mode=False, obj=arguments)
     except click.ClickException as error:
         error.show()
         return 2
