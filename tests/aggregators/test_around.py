@@ -200,7 +200,10 @@ epsilon = 0.3
         ({"name": "server-adam", "lrr": 1}, "unknown key in [aggregator] 'lrr'; did you mean 'lr'? known: rule, lr, "),
         ({"name": "server-lr", "rule": {"name": "fdfv"}}, "unknown aggregator.rule name 'fdfv'; did you mean 'fedfv'?"),
         ({"name": "server-lr", "rule": {"alpha": 1}}, "`aggregator.rule.name` is missing; known: fedavg, "),
-        ({"name": "server-lr", "rule": "fedfv"}, "`aggregator.rule` must be a table, got 'fedfv'."),
+        (
+            {"name": "server-lr", "rule": "fedfv"},
+            "`aggregator.rule` must be a table, got 'fedfv'; a name belongs into `aggregator.rule.name`.",
+        ),
         (
             {"name": "server-lr", "rule": {"name": "fedfv", "alpha": 3}},
             "`aggregator.rule.alpha` must be a number from 0 to 1, got 3.0.",

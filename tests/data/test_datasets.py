@@ -160,7 +160,11 @@ def from_folder(name: str, folder: str) -> Dataset:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no_such_module:f", "cannot be imported: No module named 'no_such_module'."),
+        (
+            "no_such_module:f",
+            "cannot be imported: No module named 'no_such_module'; a module of your own must be beside the TOML file, "
+            "in the working directory, or installed.",
+        ),
         ("math:no", "cannot be imported: module 'math' has no attribute 'no'."),
         (":f", "cannot be imported: Empty module name."),
         ("math:pi", "must be a class or a function, got float."),

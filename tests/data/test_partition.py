@@ -224,7 +224,7 @@ def test_a_wrong_option_is_refused_with_one_sentence(
             LabelShards(num_clients=16),
             "`num_clients` must be at most 15, so that each client gets at least 2 of the 30 rows, got 16.",
         ),
-        (ByColumn(column="who"), "`column` must be one of the dataset's columns (a, b), got 'who'."),
+        (ByColumn(column="who"), "`column` must be a column of the dataset, got 'who'; columns: a, b."),
     ],
 )
 def test_an_impossible_partition_is_refused_with_one_sentence(partition: Partition, message: str) -> None:

@@ -100,7 +100,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "`partition.fractions` for training, validation and test must add up to 1, and only validation may be 0",
     ),
     ({"partition": {"kind": 3}}, "unknown partition kind '3'; known: label-shards, "),
-    ({"partition": "iid"}, "`partition` must be a table, got 'iid'."),
+    ({"partition": "iid"}, "`partition` must be a table, got 'iid'; a name belongs into `partition.kind`."),
     (
         {"partition": {"kind": "no.such:thing"}},
         "partition kind 'no.such:thing' cannot be imported: No module named 'no'",

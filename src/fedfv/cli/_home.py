@@ -31,7 +31,7 @@ def evaluate_model(
     here = [Path.cwd()]
     names = located({"data": {"name": source}, "model": {"name": model}, "task": {"name": task}}, here)
     if file is not None and file.suffix != ".csv":
-        raise ConfigError(f"the file of scores must end in .csv, got {file}.")
+        raise ConfigError(f"--out must be a file that ends in .csv, got {file}.")
     scored = evaluate_run(
         RunDirectory(run),
         names["data"]["name"],

@@ -24,7 +24,10 @@ def write_new(folder: Path) -> list[Path]:
     """Writes the files of a new study into this folder, which must be missing or empty."""
     module = re.sub(r"\W", "_", folder.name)
     if not module.isidentifier() or keyword.iskeyword(module):
-        raise ConfigError(f"the name of the folder must be a name for a Python module, too, got {folder.name!r}.")
+        raise ConfigError(
+            f"the folder has a Python module of the same name, so this name must consist of letters, digits and _, "
+            f"without a digit at the beginning, and must not be a word of the language, got {str(folder)!r}."
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists and is not empty; choose another name.")
     contents = {

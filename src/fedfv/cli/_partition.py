@@ -10,10 +10,12 @@ from fedfv.cli._app import out
 from fedfv.cli._fetch import fetch_missing
 from fedfv.cli._read import read_tables
 from fedfv.data import Federation
+from fedfv.errors import ConfigError
 from fedfv.experiments import Experiment, build_federation
 from fedfv.reports import class_counts, plot_partition
 
 _CLIENTS = 30  # upper bound on the rows of a table of clients
+_IMAGES = (".png", ".svg", ".pdf")
 _CLASSES = 10  # upper bound on its columns, which must fit into 80 characters
 
 
@@ -21,6 +23,8 @@ def show_partition(
     experiment: str, *, seed: int | None, file: Path | None, plot: Path | None, folder: Path | None
 ) -> None:
     """Prints the partition of an experiment, and saves and draws it if that is asked for."""
+    if plot is not None and plot.suffix not in _IMAGES:
+        raise ConfigError(f"--plot must be a file that ends in {', '.join(_IMAGES)}, got {plot}.")
     _, tables = read_tables(experiment)
     spec = Experiment.from_dict(tables if seed is None else {**tables, "seed": seed})
     fetch_missing(spec.data.name, folder)
@@ -41,6 +45,8 @@ def show_partition(
         data.save_partition(file, federation)
     if plot is not None:
         plot_partition(federation).savefig(plot)
+    if files := [str(each) for each in (file, plot) if each is not None]:
+        out.print(f"Saved in {', '.join(files)}", highlight=False, soft_wrap=True)
 
 
 def partition_table(federation: Federation) -> tuple[Table, int]:

@@ -80,8 +80,8 @@ class Federation:
 
     >>> mine, yours = torch.tensor([0, 1]), torch.tensor([2, 3, 4])
     >>> both = Index.of([mine, yours])
-    >>> Federation(torch.rand(5, 8), torch.tensor([0, 1, 1, 0, 1]), both, both, both, num_classes=2)
-    Federation(2 clients with 5 training, 5 validation and 5 test examples, inputs (8,) of float32, targets of 2 classes)
+    >>> Federation(torch.rand(5, 8), torch.rand(5), both, both, both)
+    Federation(2 clients with 5 training, 5 validation and 5 test examples, inputs (8,) of float32, targets of float32)
     """
 
     inputs: Num[Tensor, "n ..."]

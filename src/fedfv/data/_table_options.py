@@ -1,6 +1,5 @@
 """The options of a table: which column is what, and what is done with missing values."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -8,6 +7,7 @@ from typing import Any, Literal
 from fedfv.checks import check_fields
 from fedfv.data._checked import DataError
 from fedfv.data._columns import Missing
+from fedfv.errors import suggestion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +76,5 @@ def _names(field: str, value: Any) -> tuple[str, ...]:
 
 
 def _unknown(field: str, name: str, columns: Sequence[str], file: str) -> str:
-    near = difflib.get_close_matches(name, columns, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    return f"`{field}` must name a column of {file}, got {name!r}{hint} columns: {', '.join(columns)}."
+    near = suggestion(name, columns)
+    return f"`{field}` must name a column of {file}, got {name!r}{near} columns: {', '.join(columns)}."

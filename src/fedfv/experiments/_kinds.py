@@ -55,7 +55,8 @@ def build_named(key: str, table: Any, where: str = "") -> Any:
     """
     (known, mark, default), where = NAMED[key], where or key
     if not isinstance(table, dict):
-        raise ConfigError(f"`{where}` must be a table, got {table!r}.")
+        hint = f"; a name belongs into `{where}.{mark}`" if isinstance(table, str) else ""
+        raise ConfigError(f"`{where}` must be a table, got {table!r}{hint}.")
     if mark not in table and default is None:
         raise ConfigError(f"`{where}.{mark}` is missing; known: {', '.join(known)}.")
     name = str(table.get(mark, default))

@@ -7,6 +7,7 @@ from fedfv.data._federation import Index
 from fedfv.data._partition import FRACTIONS, Fractions
 from fedfv.data.partitions._options import check_common
 from fedfv.data.partitions._rows import classes_of, grouped
+from fedfv.errors import suggestion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,8 @@ class ByColumn:
 
     def __call__(self, dataset: Dataset, seed: int = 0) -> Index:
         if self.column not in dataset.columns:
-            known = ", ".join(dataset.columns) or "none"
-            raise ValueError(f"`column` must be one of the dataset's columns ({known}), got '{self.column}'.")
+            near = suggestion(self.column, dataset.columns)
+            known = f"columns: {', '.join(dataset.columns)}" if dataset.columns else "this dataset has no columns"
+            raise ValueError(f"`column` must be a column of the dataset, got {self.column!r}{near} {known}.")
         clients, owners = distinct(dataset.columns[self.column])
         return grouped(owners, len(clients), tuple(map(str, clients)))
