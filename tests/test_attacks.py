@@ -113,7 +113,7 @@ def test_liars_are_drawn_from_the_seed_or_named() -> None:
     ("table", "sentence"),
     [
         ({"kind": "liess"}, "unknown attack kind 'liess'; did you mean 'lies'?"),
-        ({"share": 0}, r"`attack.share` must be a number in \(0, 1\], got 0.0."),
+        ({"share": 0}, r"`attack.share` must be a number above 0 and at most 1, got 0.0."),
         ({"clients": [-1]}, "`attack.clients` must be whole numbers from 0, got -1."),
         ({"update": "reversed"}, "`attack.update` must be 'own', 'negated', .* or 'drift', got 'reversed'."),
         ({"loss": "big"}, "`attack.loss` must be 'own', 'huge', 'above' or 'zero', got 'big'."),
@@ -269,5 +269,7 @@ def test_lies_are_known_by_name_and_are_the_default() -> None:
     assert ATTACKS["lies"] is Lies
     assert Experiment.from_dict(tables(Path("data.npz"), attack={"loss": "zero"})).attack == Lies(loss="zero")
     assert Experiment.from_dict(tables(Path("data.npz"))).attack is None
-    with pytest.raises(ValueError, match="`loss` of Lies must be a number"):
+    with pytest.raises(
+        ValueError, match=r"`loss` of Lies must be one of 'own', 'huge', 'above', 'zero' or a finite number, got nan\."
+    ):
         Lies(loss=math.nan)

@@ -64,18 +64,40 @@ def test_a_run_directory_goes_on_by_its_name_in_its_place(experiment: Path, caps
 
 BAD = [
     (["run", "smal"], 2, "unknown experiment 'smal'"),
+    (
+        ["run", "small"],
+        2,
+        "unknown experiment 'small'; did you mean 'small.toml'? known: small.toml, fashion-average, ",
+    ),
+    (["run", "small.toml", "--set", "aggregator=fedavg"], 2, "got 'fedavg'; a name belongs into `aggregator.name`."),
+    (["run", "small.toml", "--set", "aggregator.name=mine:Rule"], 2, "a module of your own must be beside the TOML"),
+    (
+        ["run", "small.toml", "--set", "partition.column=cleint"],
+        2,
+        "got 'cleint'; did you mean 'client'? columns: client.",
+    ),
+    (["schema", "--out", "small.toml/x.json"], 1, "small.toml cannot be read or written: "),
+    (["schema", "studi"], 2, "unknown kind of file 'studi'; did you mean 'study'? known: experiment, study, track."),
+    (
+        ["partition", "small.toml", "--plot", "x.bmp"],
+        2,
+        "--plot must be a file that ends in .png, .svg, .pdf, got x.bmp.",
+    ),
+    (["data", "fetch", "mnits"], 2, "unknown dataset 'mnits'; did you mean 'mnist'? datasets with files to fetch"),
     (["run", "smal.toml"], 2, "there is no file smal.toml."),
     (["run", "small.toml", "--set", "rounds"], 2, "--set must be KEY=VALUE, such as training.lr=0.01, got 'rounds'."),
-    (["run", "small.toml", "--set", "rounds=0"], 2, "`rounds` must be greater than or equal to 1, got 0."),
+    (["run", "small.toml", "--set", "rounds=0"], 2, "`rounds` must be at least 1, got 0."),
     (["run", "small.toml", "--set", "trainin.lr=1"], 2, "unknown key 'trainin'; did you mean 'training'?"),
-    (["run", "small.toml", "--set", "rounds.x=1"], 2, "--set rounds.x=1: `rounds` is not a table."),
+    (["run", "small.toml", "--set", "rounds.x=1"], 2, "--set rounds.x=1 is not possible, since `rounds` is a value"),
     (["run", "small.toml", "--set", "data.name=no.npz"], 2, "no.npz"),
     (["run", "small.toml", "--set", "data.name=minst"], 2, "minst"),
     (["run", "small.toml", "--out", "small.toml/run"], 1, "cannot be written"),
     (["report", "."], 2, "holds no run: there is no experiment.toml in it."),
-    (["data", "check", "minst"], 2, "minst"),
-    (["list", "planets"], 2, "planets"),
+    (["data", "check", "minst"], 2, "unknown dataset 'minst'; did you mean 'mnist'?"),
+    (["list", "planets"], 2, "unknown thing to list 'planets'; known: experiments, sweeps, "),
+    (["list", "aggregator"], 2, "unknown thing to list 'aggregator'; did you mean 'aggregators'?"),
     (["walk"], 2, "No such command 'walk'."),
+    (["repport"], 2, "No such command 'repport'. Did you mean 'report'?"),
 ]
 
 
@@ -163,7 +185,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     text = capsys.readouterr().out
     assert "Example:" in text
-    assert "A TOML file, a name from" in text  # the help of an argument
+    assert "A TOML file, a name that" in text  # the help of an argument
 
 
 def test_fetch_prints_where_the_files_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -284,7 +306,10 @@ def test_reproduce_makes_a_short_version_that_says_so_and_does_not_run_twice(
     [
         (["reproduce", "table9"], "unknown table or figure 'table9'; did you mean 'table4'?"),
         (["reproduce", "table3", "--rows", "fedsomething"], "unknown row 'fedsomething'"),
-        (["reproduce", "table3", "--seeds", "one"], "--seeds must be integers separated by commas, got 'one'."),
+        (
+            ["reproduce", "table3", "--seeds", "one"],
+            "--seeds must be whole numbers separated by commas, such as 0,12, got 'one'.",
+        ),
         (["sweep", "small.toml"], "a sweep needs a table [grid]"),
         (["sweep", "no.toml"], "there is no file no.toml"),
         (["sweep", "grid-cifar"], "unknown sweep 'grid-cifar'; did you mean 'grid-cifar10'?"),

@@ -172,9 +172,12 @@ WRONG_PATTERNS: list[tuple[Any, str]] = [
         (lambda: Uniform(count=0), "`count` of Uniform must be a whole number from 1, got 0."),
         (lambda: Uniform(count=2.5), "`count` of Uniform must be a whole number from 1, got 2.5."),  # type: ignore[arg-type]  # the mistake that is tested
         (lambda: BySize(count=True), "`count` of BySize must be a whole number from 1, got True."),
-        (lambda: Everyone(dropout=1.0), "`dropout` of Everyone must be a number in [0, 1), got 1.0."),
-        (lambda: Everyone(dropout=-0.1), "`dropout` of Everyone must be a number in [0, 1), got -0.1."),
-        (lambda: Everyone(dropout=torch.nan), "`dropout` of Everyone must be a number in [0, 1), got nan."),
+        (lambda: Everyone(dropout=1.0), "`dropout` of Everyone must be a number from 0 to below 1, got 1.0."),
+        (lambda: Everyone(dropout=-0.1), "`dropout` of Everyone must be a number from 0 to below 1, got -0.1."),
+        (
+            lambda: Everyone(dropout=torch.nan),
+            "`dropout` of Everyone must be a finite number from 0 to below 1, got nan.",
+        ),
         (lambda: Everyone()(0, equal(0), 0), f"{ONE_EACH} got shape (0,)."),
         (lambda: Uniform(count=11)(0, equal(10), 0), "`count` must be at most 10, the number of clients, got 11."),
         (

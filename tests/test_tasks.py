@@ -408,8 +408,8 @@ def test_a_wrong_score_is_refused(changes: dict[str, Any], sentence: str) -> Non
     [
         ({"loss": "huber"}, "`loss` of Regression must be one of 'squared', 'absolute', got 'huber'."),
         ({"score": "mse"}, "`score` of Regression must be one of 'r2', 'error', got 'mse'."),
-        ({"scale": 0.0}, "`scale` of Regression must be a number in (0, infinity), got 0.0."),
-        ({"center": math.nan}, "`center` of Regression must be a number in (-inf, infinity), got nan."),
+        ({"scale": 0.0}, "`scale` of Regression must be a number above 0, got 0.0."),
+        ({"center": math.nan}, "`center` of Regression must be a finite number, got nan."),
     ],
 )
 def test_wrong_options_of_a_regression_are_refused(changes: dict[str, Any], sentence: str) -> None:

@@ -1,17 +1,16 @@
 """Clients that lie, for experiments: who lies, when, and what they send in place of an honest reply."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from fedfv.checks import check_choice, check_count, check_number
+from fedfv.checks import Between, Finite, NotNegative, Whole, check_fields
 from fedfv.core import Buffers, Clients, Replies, as_fields
 from fedfv.data import Federation
 from fedfv.matrix import Matrix, divided_like, whole
@@ -47,21 +46,21 @@ class Attack:
             their sign.
     """
 
-    share: float = 0.1
-    clients: tuple[int, ...] = ()
-    first: int = 0
-    last: int | None = None
+    share: Annotated[float, Between(0, 1, open_low=True)] = 0.1
+    clients: tuple[Whole, ...] = ()
+    first: Whole = 0
+    last: Whole | None = None
     labels: Literal["own", "flipped"] = "own"
 
     def __post_init__(self) -> None:
-        check_number(self, "share", 0, 1, open_low=True)
+        check_fields(self)
         object.__setattr__(self, "clients", tuple(self.clients))
         for client in self.clients:
             if isinstance(client, bool) or not isinstance(client, int) or client < 0:
                 raise ValueError(f"`clients` of {type(self).__name__} must be whole numbers from 0, got {client!r}.")
-        check_count(self, "first")
-        check_count(self, "last", low=self.first, optional=True)
-        check_choice(self, "labels", ("own", "flipped"))
+        if self.last is not None and self.last < self.first:
+            name = type(self).__name__
+            raise ValueError(f"`last` of {name} must be at least `first`, which is {self.first}, got {self.last}.")
 
     def liars(self, num_clients: int, seed: int) -> Int[Tensor, " l"]:
         """The ids of the clients that lie, in ascending order.
@@ -118,21 +117,11 @@ class Lies(Attack):
     'negated'
     """
 
-    loss: Literal["own", "huge", "above", "zero"] | float = "own"
+    loss: Literal["own", "huge", "above", "zero"] | Finite = "own"
     update: Update = "own"
-    scale: float = 1.0
-    size: float | None = None
+    scale: Finite = 1.0
+    size: NotNegative | None = None
     together: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.loss, str):
-            check_choice(self, "loss", ("own", "huge", "above", "zero"))
-        else:
-            check_number(self, "loss", -math.inf)
-        check_choice(self, "update", Update.__args__)  # type: ignore[attr-defined]
-        check_number(self, "scale", -math.inf)
-        check_number(self, "size", 0, optional=True)
 
     def replies(self, honest: Replies, lying: Bool[Tensor, " m"], scene: Scene) -> Replies:
         """The honest replies with the lies in their place."""

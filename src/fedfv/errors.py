@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Self
 
-__all__ = ["ConfigError", "DivergedError", "RunError", "SentenceError"]
+__all__ = ["ConfigError", "DivergedError", "RunError", "SentenceError", "suggestion"]
 
 _LONGEST = 1200  # characters of a message
 _END = 300  # of them after a gap, since a message ends with what to do
@@ -26,6 +26,16 @@ class SentenceError(Exception):
         return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def suggestion(came: str, known: Iterable[str]) -> str:
+    """The middle of a message about an unknown name: the most similar known name, if there is one.
+
+    >>> suggestion("fedvf", ["fedavg", "fedfv"]), suggestion("fedvf", ["krum"])
+    ("; did you mean 'fedfv'?", ';')
+    """
+    near = difflib.get_close_matches(came, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ";"
+
+
 class ConfigError(SentenceError, ValueError):
     """An experiment that cannot be run as it is written."""
 
@@ -33,9 +43,7 @@ class ConfigError(SentenceError, ValueError):
     def unknown(cls, what: str, came: str, known: Iterable[str]) -> Self:
         """The error for an unknown name; it suggests the most similar known name, if there is one."""
         known = list(known)
-        near = difflib.get_close_matches(came, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
-        return cls(f"unknown {what} {came!r}{hint} known: {', '.join(known)}.")
+        return cls(f"unknown {what} {came!r}{suggestion(came, known)} known: {', '.join(known)}.")
 
 
 class RunError(SentenceError, RuntimeError):

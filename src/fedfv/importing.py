@@ -13,6 +13,7 @@ from fedfv.errors import ConfigError
 __all__ = ["import_object", "lookup", "name_of", "told"]
 
 _LONGEST = 240  # characters of an exception's text in a message
+_WHERE = "; a module of your own must be beside the TOML file, in the working directory, or installed"
 _FOLDERS: list[str] = []  # the folders that import paths have named
 
 
@@ -39,7 +40,8 @@ def import_object(path: str) -> Any:
             raise ValueError(f"Python finds another module '{module}' first, in {imported.__file__}")
         return getattr(imported, name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(str(error)) from error
+        is_own = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+        raise ValueError(f"{error}{_WHERE if is_own else ''}") from error
     except Exception as error:
         raise ValueError(told(error)) from error
 

@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -40,7 +40,13 @@ def softmax_regression(input_shape: Sequence[int], num_classes: int) -> nn.Modul
 
 
 def mlp(input_shape: Sequence[int], num_classes: int, hidden: Sequence[int] = (200, 200)) -> nn.Module:
-    """Linear layers with ReLU between them (with two hidden layers of 200, the paper's model for CIFAR-10)."""
+    """Linear layers with ReLU between them (with two hidden layers of 200, the paper's model for CIFAR-10).
+
+    Args:
+        input_shape: the shape of an input.
+        num_classes: the number of outputs.
+        hidden: the number of units of each hidden layer.
+    """
     widths = [math.prod(input_shape), *hidden, num_classes]
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise(widths):
@@ -60,10 +66,18 @@ def paper_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
     )
 
 
-def cnn(input_shape: Sequence[int], num_classes: int, norm: str = "group", width: int = 32) -> nn.Module:
+def cnn(
+    input_shape: Sequence[int], num_classes: int, norm: Literal["group", "batch"] = "group", width: int = 32
+) -> nn.Module:
     """A small modern default for images: three stages of two normalised 3x3 convolutions, then average pooling.
 
     The default is group normalisation, since the statistics of "batch" differ between clients with different data.
+
+    Args:
+        input_shape: the shape of an image: channels, height and width.
+        num_classes: the number of outputs.
+        norm: the normalisation after each convolution.
+        width: the channels of the first stage; a multiple of 8. The second has twice as many, the third four times.
     """
     if norm not in ("group", "batch"):
         raise ValueError(f"`norm` of the model 'cnn' must be 'group' or 'batch', got {norm!r}.")

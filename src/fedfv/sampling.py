@@ -7,14 +7,14 @@ seed. It returns ids in ascending order; nothing in the library depends on that 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from reprlib import repr as short
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from fedfv.checks import check_count, check_number
+from fedfv.checks import Between, Count, ShareBelowOne, check_fields
 from fedfv.seeding import rng
 
 __all__ = ["SAMPLINGS", "Availability", "BySize", "Everyone", "Sampler", "TimeOfDay", "Uniform", "replying"]
@@ -57,12 +57,11 @@ class Uniform:
     tensor([41, 73, 79, 80])
     """
 
-    count: int
-    dropout: float = 0.0
+    count: Count
+    dropout: ShareBelowOne = 0.0
 
     def __post_init__(self) -> None:
-        check_count(self, "count", low=1)
-        _check_dropout(self)
+        check_fields(self)
 
     def __call__(self, round: int, sizes: Int[Tensor, " N"], seed: int) -> Int[Tensor, " r"]:
         _check_sizes(sizes)
@@ -84,12 +83,11 @@ class BySize:
     tensor([1, 3])
     """
 
-    count: int
-    dropout: float = 0.0
+    count: Count
+    dropout: ShareBelowOne = 0.0
 
     def __post_init__(self) -> None:
-        check_count(self, "count", low=1)
-        _check_dropout(self)
+        check_fields(self)
 
     def __call__(self, round: int, sizes: Int[Tensor, " N"], seed: int) -> Int[Tensor, " r"]:
         _check_sizes(sizes)
@@ -110,10 +108,10 @@ class Everyone:
     tensor([0, 1, 2])
     """
 
-    dropout: float = 0.0
+    dropout: ShareBelowOne = 0.0
 
     def __post_init__(self) -> None:
-        _check_dropout(self)
+        check_fields(self)
 
     def __call__(self, round: int, sizes: Int[Tensor, " N"], seed: int) -> Int[Tensor, " r"]:
         _check_sizes(sizes)
@@ -137,13 +135,12 @@ class Availability:
     """
 
     pattern: tuple[tuple[int, ...], ...]
-    count: int | None = None
-    dropout: float = 0.0
+    count: Count | None = None
+    dropout: ShareBelowOne = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pattern", _binary(self.pattern))  # so that lists and tuples are equal
-        check_count(self, "count", low=1, optional=True)
-        _check_dropout(self)
+        check_fields(self)
 
     def __call__(self, round: int, sizes: Int[Tensor, " N"], seed: int) -> Int[Tensor, " r"]:
         _check_sizes(sizes)
@@ -176,16 +173,13 @@ class TimeOfDay:
     [[0, 3], [0, 1], [1, 2], [2, 3]]
     """
 
-    rounds_per_day: int = 24
-    share: float = 0.5
-    count: int | None = None
-    dropout: float = 0.0
+    rounds_per_day: Count = 24
+    share: Annotated[float, Between(0, 1, open_low=True)] = 0.5
+    count: Count | None = None
+    dropout: ShareBelowOne = 0.0
 
     def __post_init__(self) -> None:
-        check_count(self, "rounds_per_day", low=1)
-        check_number(self, "share", 0, 1, open_low=True)
-        check_count(self, "count", low=1, optional=True)
-        _check_dropout(self)
+        check_fields(self)
 
     def __call__(self, round: int, sizes: Int[Tensor, " N"], seed: int) -> Int[Tensor, " r"]:
         _check_sizes(sizes)
@@ -249,10 +243,6 @@ def _binary(pattern: Iterable[Iterable[Any]]) -> tuple[tuple[int, ...], ...]:
             f"`pattern` of Availability must have 0 or 1 for each client, in at least one round, got {short(pattern)}."
         )
     return tuple(tuple(int(value) for value in row) for row in rows)
-
-
-def _check_dropout(sampler: object) -> None:
-    check_number(sampler, "dropout", 0, 1, open_high=True)
 
 
 def _check_sizes(sizes: Tensor) -> None:

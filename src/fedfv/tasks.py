@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor
 from torch.nn import functional
 
-from fedfv.checks import check_choice, check_number
+from fedfv.checks import Finite, Positive, check_fields
 
 __all__ = [
     "ACCURACY",
@@ -201,7 +201,7 @@ class Classification:
     loss: Literal["cross-entropy", "softmax-cross-entropy"] = "cross-entropy"
 
     def __post_init__(self) -> None:
-        check_choice(self, "loss", tuple(_LOSSES))
+        check_fields(self)
 
     def losses(self, outputs: Float[Tensor, "n c"], targets: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """The cross-entropy of each example."""
@@ -245,14 +245,11 @@ class Regression:
     loss: Literal["squared", "absolute"] = "squared"
     score: Literal["r2", "error"] = "r2"
     unit: str = ""
-    center: float | None = None
-    scale: float | None = None
+    center: Finite | None = None
+    scale: Positive | None = None
 
     def __post_init__(self) -> None:
-        check_choice(self, "loss", ("squared", "absolute"))
-        check_choice(self, "score", ("r2", "error"))
-        check_number(self, "center", -math.inf, open_low=True, optional=True)
-        check_number(self, "scale", 0, open_low=True, optional=True)
+        check_fields(self)
 
     @property
     def scored_by(self) -> Score:

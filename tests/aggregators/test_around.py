@@ -200,15 +200,18 @@ epsilon = 0.3
         ({"name": "server-adam", "lrr": 1}, "unknown key in [aggregator] 'lrr'; did you mean 'lr'? known: rule, lr, "),
         ({"name": "server-lr", "rule": {"name": "fdfv"}}, "unknown aggregator.rule name 'fdfv'; did you mean 'fedfv'?"),
         ({"name": "server-lr", "rule": {"alpha": 1}}, "`aggregator.rule.name` is missing; known: fedavg, "),
-        ({"name": "server-lr", "rule": "fedfv"}, "`aggregator.rule` must be a table, got 'fedfv'."),
+        (
+            {"name": "server-lr", "rule": "fedfv"},
+            "`aggregator.rule` must be a table, got 'fedfv'; a name belongs into `aggregator.rule.name`.",
+        ),
         (
             {"name": "server-lr", "rule": {"name": "fedfv", "alpha": 3}},
-            "`aggregator.rule.alpha` must be a number in [0, 1], got 3.0.",
+            "`aggregator.rule.alpha` must be a number from 0 to 1, got 3.0.",
         ),
-        ({"name": "server-lr", "lr": 0}, "`aggregator.lr` must be a number in (0, infinity), got 0.0."),
-        ({"name": "server-momentum", "beta": 1}, "`aggregator.beta` must be a number in [0, 1), got 1.0."),
-        ({"name": "server-yogi", "tau": 0}, "`aggregator.tau` must be a number in (0, infinity), got 0.0."),
-        ({"name": "clip-norms", "bound": -1}, "`aggregator.bound` must be a number in (0, infinity), got -1.0."),
+        ({"name": "server-lr", "lr": 0}, "`aggregator.lr` must be a number above 0, got 0.0."),
+        ({"name": "server-momentum", "beta": 1}, "`aggregator.beta` must be a number from 0 to below 1, got 1.0."),
+        ({"name": "server-yogi", "tau": 0}, "`aggregator.tau` must be a number above 0, got 0.0."),
+        ({"name": "clip-norms", "bound": -1}, "`aggregator.bound` must be a number above 0, got -1.0."),
     ],
 )
 def test_a_wrong_table_gets_one_sentence(table: dict[str, Any], sentence: str) -> None:

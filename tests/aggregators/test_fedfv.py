@@ -217,7 +217,9 @@ def test_a_bounded_stretch_bounds_the_last_factor() -> None:
     torch.testing.assert_close(lengths, [1601**0.5] * 2 + [3 * before])
 
 
-@pytest.mark.parametrize("field", ["band", "max_projection", "max_stretch"])
-def test_the_fields_beyond_the_paper_refuse_what_makes_no_sense(field: str) -> None:
-    with pytest.raises(ValueError, match=rf"^`{field}` of FedFV must be a number in "):
+@pytest.mark.parametrize(
+    ("field", "bounds"), [("band", "from 0 to 1"), ("max_projection", "above 0"), ("max_stretch", "from 1")]
+)
+def test_the_fields_beyond_the_paper_refuse_what_makes_no_sense(field: str, bounds: str) -> None:
+    with pytest.raises(ValueError, match=rf"^`{field}` of FedFV must be a number {bounds}, got -1\.0\.$"):
         FedFV(**{field: -1.0})  # type: ignore[arg-type]

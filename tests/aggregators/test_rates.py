@@ -366,12 +366,12 @@ def test_the_scale_of_the_updates_does_not_matter(rule: Any, scale: float) -> No
 
 
 BAD = [
-    (AdaFed, {"gamma": -1}, "`gamma` of AdaFed must be a number in [0, infinity), got -1."),
+    (AdaFed, {"gamma": -1}, "`gamma` of AdaFed must be a number from 0, got -1."),
     (AdaFed, {"length": "long"}, "`length` of AdaFed must be one of 'own', 'mean', got 'long'."),
     (IMTLG, {"length": "long"}, "`length` of IMTLG must be one of 'own', 'mean', got 'long'."),
-    (FairGrad, {"alpha": -0.5}, "`alpha` of FairGrad must be a number in [0, 30], got -0.5."),
+    (FairGrad, {"alpha": -0.5}, "`alpha` of FairGrad must be a number from 0 to 30, got -0.5."),
     (FairGrad, {"length": "long"}, "`length` of FairGrad must be one of 'own', 'mean', got 'long'."),
-    (FedMDFG, {"theta": 91}, "`theta` of FedMDFG must be a number in [0, 90], got 91."),
+    (FedMDFG, {"theta": 91}, "`theta` of FedMDFG must be a number from 0 to 90, got 91."),
 ]
 
 

@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from fedfv.data import DataError, Dataset, Federation, Index, OneClassEach, check, fashion_mnist, fetch, load, npz
+from fedfv.data import (
+    ByColumn,
+    DataError,
+    Dataset,
+    Federation,
+    Index,
+    OneClassEach,
+    check,
+    fashion_mnist,
+    federate,
+    fetch,
+    load,
+    npz,
+)
 from fedfv.data._fashion import FASHION_MNIST, FASHION_TOPS
 from fedfv.data._files import read
 from fedfv.data._idx import parse, parse_all
@@ -147,7 +160,11 @@ def from_folder(name: str, folder: str) -> Dataset:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no_such_module:f", "cannot be imported: No module named 'no_such_module'."),
+        (
+            "no_such_module:f",
+            "cannot be imported: No module named 'no_such_module'; a module of your own must be beside the TOML file, "
+            "in the working directory, or installed.",
+        ),
         ("math:no", "cannot be imported: module 'math' has no attribute 'no'."),
         (":f", "cannot be imported: Empty module name."),
         ("math:pi", "must be a class or a function, got float."),
@@ -269,3 +286,22 @@ def test_an_exception_inside_a_callable_is_one_sentence_with_its_name() -> None:
     wanted = "must return a Dataset or a Federation"
     assert str(error.value) == f"dataset '{__name__}:broken' {wanted}, but raised RuntimeError: no network."
     assert isinstance(error.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("targets", ["classes", "numbers", "tokens"])
+def test_the_repr_of_a_large_dataset_is_one_short_line(targets: str) -> None:
+    values = {
+        "classes": torch.zeros(5000, dtype=torch.int64),
+        "numbers": torch.zeros(5000),
+        "tokens": torch.zeros(5000, 7, dtype=torch.int64),
+    }
+    clients = np.array([f"client {row % 100}" for row in range(5000)])
+    classes = None if targets == "numbers" else 4
+    dataset = Dataset(torch.zeros(5000, 3, 8), values[targets], classes, columns={"client": clients})
+    federation = federate(dataset, ByColumn())
+    about = {"classes": "of 4 classes", "numbers": "of float32", "tokens": "(7,) of 4 classes"}[targets]
+    shapes = f"inputs (3, 8) of float32, targets {about}"
+    assert repr(dataset) == f"Dataset(5000 examples, {shapes}, columns client)"
+    parts = "4000 training, 500 validation and 500 test examples"
+    assert repr(federation) == f"Federation(100 clients with {parts}, {shapes})"
+    assert repr(federation.train) == "Index(4000 rows of 100 clients)"

@@ -65,7 +65,7 @@ def test_the_given_folder_comes_before_the_variable_and_the_cache(
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^`folder` or FEDFV_DATA must be a folder, got .*/nowhere\.$"):
+    with pytest.raises(DataError, match=r"^`folder` or FEDFV_DATA must be a folder that exists, got .*/nowhere\.$"):
         read(LOOSE, tmp_path / "nowhere")
 
 

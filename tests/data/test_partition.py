@@ -178,22 +178,22 @@ FRACTIONS = "`fractions` for training, validation and test must add up to 1, and
         (
             Unequal,
             {"num_clients": 2, "spread": -1},
-            "`spread` of Unequal must be a number in [0, 10], got -1.",
+            "`spread` of Unequal must be a number from 0 to 10, got -1.",
         ),
         (
             Unequal,
             {"num_clients": 2, "spread": 11},
-            "`spread` of Unequal must be a number in [0, 10], got 11.",
+            "`spread` of Unequal must be a number from 0 to 10, got 11.",
         ),
         (
             Dirichlet,
             {"num_clients": 2, "concentration": 0.0},
-            "`concentration` of Dirichlet must be a number in (0, infinity), got 0.0.",
+            "`concentration` of Dirichlet must be a number above 0, got 0.0.",
         ),
         (
             Dirichlet,
             {"num_clients": 2, "concentration": np.inf},
-            "`concentration` of Dirichlet must be a number in (0, infinity), got inf.",
+            "`concentration` of Dirichlet must be a finite number above 0, got inf.",
         ),
         (ByColumn, {"column": 3}, "`column` of ByColumn must be a string, got 3."),
         (FromFile, {"path": None}, "`path` of FromFile must be a string, got None."),
@@ -224,7 +224,7 @@ def test_a_wrong_option_is_refused_with_one_sentence(
             LabelShards(num_clients=16),
             "`num_clients` must be at most 15, so that each client gets at least 2 of the 30 rows, got 16.",
         ),
-        (ByColumn(column="who"), "`column` must be one of the dataset's columns (a, b), got 'who'."),
+        (ByColumn(column="who"), "`column` must be a column of the dataset, got 'who'; columns: a, b."),
     ],
 )
 def test_an_impossible_partition_is_refused_with_one_sentence(partition: Partition, message: str) -> None:

@@ -125,7 +125,7 @@ def test_a_process_that_was_killed_is_named_and_nothing_is_lost(sweep: "subproce
     os.kill(workers_of(sweep)[-1], signal.SIGKILL)
     _, said = sweep.communicate(timeout=30)
     assert sweep.returncode == 1
-    assert "was killed; run the same command to resume" in said
+    assert "was killed, perhaps for lack of memory; run the same command to resume (fewer `jobs`" in said
     assert all(RunDirectory(path).rounds_done() > 0 for path in tmp_path.glob("out/runs/*/*"))
 
 

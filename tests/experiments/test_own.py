@@ -156,9 +156,9 @@ def test_an_experiment_with_ones_own_classes_comes_back_from_toml_as_it_was(fold
             {"num_client": 5},
             "unknown key in [partition] 'num_client'; did you mean 'num_clients'? known: num_clients, ",
         ),
-        ({"num_clients": "5"}, "`partition.num_clients` must be a valid integer, got '5'."),
+        ({"num_clients": "5"}, "`partition.num_clients` must be a whole number, got '5'."),
         ({"num_clients": 91}, "`partition.num_clients` must be at most 90, got 91."),
-        ({"shares": 3}, "`partition.shares` must be a valid array, got 3."),
+        ({"shares": 3}, "`partition.shares` must be a list, got 3."),
     ],
 )
 def test_mistakes_in_the_table_of_ones_own_class_get_the_sentences_of_ours(

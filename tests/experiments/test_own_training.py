@@ -129,7 +129,7 @@ def test_the_command_line_finds_it_beside_the_toml_file_and_names_keys_that_it_s
     ("changes", "sentence"),
     [
         ({"memory": 1.0}, "`training.memory` must be in [0, 1), got 1.0."),
-        ({"lr": 0.0}, "`training.lr` must be positive, got 0.0."),
+        ({"lr": 0.0}, "`training.lr` must be a number above 0, got 0.0."),
         ({"memry": 0.5}, "unknown key in [training] 'memry'; did you mean 'memory'? known: lr, "),
         ({"fails": "always"}, "`training`: Signs raised KeyError: 'weights'."),
         (

@@ -210,7 +210,7 @@ def test_a_pattern_for_other_clients_is_refused(tmp_path: Path, data: Path) -> N
     [
         (
             {"partition": {"kind": "by-column", "column": "who"}},
-            r"`partition.column` must be one of the dataset's columns \(client\), got 'who'\.",
+            r"`partition.column` must be a column of the dataset, got 'who'; columns: client\.",
         ),
         (
             {"partition": {"kind": "iid", "num_clients": 999}},

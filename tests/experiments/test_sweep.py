@@ -47,7 +47,7 @@ def test_lists_are_multiplied_and_tables_are_merged(tmp_path: Path) -> None:
         ({"rounds": [3, 3], "aggregator": [{"name": "fedavg"}]}, "must not contain a value twice"),
         ({"seed": [0, 1, 0], "aggregator": [{"name": "fedavg"}]}, "`grid.seed` must name each seed once, got 0 more"),
         ({"aggregator": [{"name": {"a": 1}, "q": 2}]}, "aggregator name .* cannot be imported"),
-        ({"rounds.x": [3]}, "`rounds` is not a table"),
+        ({"rounds.x": [3]}, "`grid.rounds.x` is not possible, since `rounds` is a value and not a table"),
         ({"aggregator": [{"name": "fedavgg"}]}, "unknown aggregator name 'fedavgg'; did you mean 'fedavg'"),
         ({"aggregator": [{"name": "fedavg"}], "training.lrr": [1]}, r"unknown key in \[training\] 'lrr'"),
     ],

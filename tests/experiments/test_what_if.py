@@ -129,7 +129,7 @@ def test_other_rules_are_no_part_of_the_label_of_a_row(tmp_path: Path, data: Pat
         ([3], "`what_if.0` must be a table, got 3."),
         ([{}], "`what_if.0.name` is missing; known: fedavg, "),
         ([{"name": "fedavg"}, {"name": "upgrat"}], "unknown what_if.1 name 'upgrat'; did you mean 'upgrad'? known: "),
-        ([{"name": "fedmgda", "epsilon": 2.0}], "`what_if.0.epsilon` must be a number in [0, 1], got 2.0."),
+        ([{"name": "fedmgda", "epsilon": 2.0}], "`what_if.0.epsilon` must be a number from 0 to 1, got 2.0."),
         ([{"name": "fedavg", "q": 1}], "unknown key in [what_if.0] 'q'; "),
     ],
 )

@@ -235,13 +235,19 @@ def test_a_module_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["export", "RUN", "--out", "model.pt"], "the file of a model must end in .safetensors, got model.pt."),
-        (["evaluate", "RUN", "--data", "x.npz", "--out", "x.txt"], "the file of scores must end in .csv, got x.txt."),
+        (
+            ["evaluate", "RUN", "--data", "x.npz", "--out", "x.txt"],
+            "--out must be a file that ends in .csv, got x.txt.",
+        ),
         (
             ["report", "RUN", "--out", "OUT", "--records", "x.txt"],
             "the file of records must end in .csv",
         ),
-        (["export", "nowhere"], "nowhere has no model.json"),
-        (["new", "class"], "the name of the folder must be a name for a Python module, too, got 'class'."),
+        (["export", "nowhere"], "nowhere holds no run: there is no experiment.toml in it."),
+        (
+            ["new", "class"],
+            "the folder has a Python module of the same name, so this name must consist of letters, digits and _, ",
+        ),
         (["new", "RUN"], "exists and is not empty; choose another name."),
     ],
     ids=str,

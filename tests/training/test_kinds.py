@@ -245,28 +245,28 @@ def test_a_schedule_of_ones_own_needs_no_step() -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"lr_decay": math.inf}, "`lr_decay` of local training must be positive, got inf."),
-        ({"clip_norm": 0.0}, "`clip_norm` of local training must be positive, got 0.0."),
-        ({"proximal": -0.1}, "`proximal` of local training must be a number from 0, got -0.1."),
-        ({"drop_last": "yes"}, "`drop_last` of local training must be true or false, got 'yes'."),
-        ({"warmup_rounds": -1}, "`warmup_rounds` of local training must be a whole number from 0, got -1."),
-        ({"cosine_rounds": 0}, "`cosine_rounds` of local training must be a whole number from 1, got 0."),
-        ({"lr_decay_every": None}, "`lr_decay_every` of local training must be a whole number from 1, got None."),
+        ({"lr_decay": math.inf}, "`lr_decay` of LocalSGD must be a finite number above 0, got inf."),
+        ({"clip_norm": 0.0}, "`clip_norm` of LocalSGD must be a number above 0, got 0.0."),
+        ({"proximal": -0.1}, "`proximal` of LocalSGD must be a number from 0, got -0.1."),
+        ({"drop_last": "yes"}, "`drop_last` of LocalSGD must be true or false, got 'yes'."),
+        ({"warmup_rounds": -1}, "`warmup_rounds` of LocalSGD must be a whole number from 0, got -1."),
+        ({"cosine_rounds": 0}, "`cosine_rounds` of LocalSGD must be a whole number from 1, got 0."),
+        ({"lr_decay_every": None}, "`lr_decay_every` of LocalSGD must be a whole number from 1, got None."),
     ],
 )
 @pytest.mark.parametrize("kind", TRAININGS.values())
 def test_invalid_settings_are_refused(kind: type[Any], fields: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence.replace('LocalSGD', kind.__name__))}$"):
         kind(**fields)
 
 
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"betas": (0.9, 1.0)}, "`betas` of local training must be two numbers in [0, 1), got (0.9, 1.0)."),
-        ({"betas": (0.9,)}, "`betas` of local training must be two numbers in [0, 1), got (0.9,)."),
-        ({"betas": 0.9}, "`betas` of local training must be two numbers in [0, 1), got 0.9."),
-        ({"eps": 0.0}, "`eps` of local training must be positive, got 0.0."),
+        ({"betas": (0.9, 1.0)}, "`betas` of LocalAdam must be two numbers from 0 to below 1, got (0.9, 1.0)."),
+        ({"betas": (0.9,)}, "`betas` of LocalAdam must be two numbers from 0 to below 1, got (0.9,)."),
+        ({"betas": 0.9}, "`betas` of LocalAdam must be two numbers from 0 to below 1, got 0.9."),
+        ({"eps": 0.0}, "`eps` of LocalAdam must be a number above 0, got 0.0."),
     ],
 )
 def test_invalid_settings_of_adam_are_refused(fields: dict[str, Any], sentence: str) -> None:

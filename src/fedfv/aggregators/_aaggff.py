@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._losses import non_negative_losses, shares, with_bounded_weights
-from fedfv.checks import check_choice, check_number
+from fedfv.checks import AtLeastOne, check_fields
 from fedfv.core import Replies
 
 _SMALLEST_WEIGHT = 1e-9  # a solution with a smaller weight cannot be told from one with a weight of zero
@@ -54,12 +54,10 @@ class AAggFF:
 
     participation: Literal["sampled", "full"] = "sampled"
     response: Literal["gumbel", "weibull", "exponential", "frechet", "logistic"] = "gumbel"
-    max_weight: float | None = None
+    max_weight: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
-        check_choice(self, "participation", ("sampled", "full"))
-        check_choice(self, "response", ("gumbel", "weibull", "exponential", "frechet", "logistic"))
-        check_number(self, "max_weight", 1, optional=True)
+        check_fields(self)
 
     @property
     def hardened(self) -> "AAggFF":

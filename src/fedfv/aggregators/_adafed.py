@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._length import Length, with_length
-from fedfv.checks import check_choice, check_number
+from fedfv.checks import NotNegative, check_fields
 from fedfv.core import Empty, Replies
 
 
@@ -29,13 +29,12 @@ class AdaFed:
         length: "mean" scales the direction to the length of the plain mean of the updates; "own" is the paper's.
     """
 
-    gamma: float = 1.0
+    gamma: NotNegative = 1.0
     normalise: bool = False
     length: Length = "mean"
 
     def __post_init__(self) -> None:
-        check_number(self, "gamma", 0)
-        check_choice(self, "length", ("own", "mean"))
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.aggregators._around import Around
-from fedfv.checks import check_number
+from fedfv.checks import Positive, ShareBelowOne, check_fields
 from fedfv.core import Explanation, Replies, begin, explain
 
 
@@ -27,20 +27,19 @@ class ServerAdam(Around[Moments]):
     in the paper, there is no correction of the first rounds.
 
     Args:
+        beta1: the factor by which the past counts less in the mean of the directions.
+        beta2: the same for the mean of their squares.
         lr: the server's learning rate, the length of the steps: they no longer depend on the length of the updates.
         tau: the smaller it is, the more the steps of single parameters are evened out.
     """
 
-    lr: float = 0.01
-    beta1: float = 0.9
-    beta2: float = 0.99
-    tau: float = 0.001
+    lr: Positive = 0.01
+    beta1: ShareBelowOne = 0.9
+    beta2: ShareBelowOne = 0.99
+    tau: Positive = 0.001
 
     def __post_init__(self) -> None:
-        check_number(self, "lr", 0, open_low=True)
-        check_number(self, "beta1", 0, 1, open_high=True)
-        check_number(self, "beta2", 0, 1, open_high=True)
-        check_number(self, "tau", 0, open_low=True)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> Moments:
         return Moments(torch.zeros(0), torch.zeros(0), begin(self.rule, num_clients, dim, layers))

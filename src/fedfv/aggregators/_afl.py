@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._losses import shares, with_bounded_weights
-from fedfv.checks import check_number
+from fedfv.checks import AtLeastOne, NotNegative, check_fields
 from fedfv.core import Replies
 
 
@@ -28,6 +28,7 @@ class AFL:
     the direction is then the average by lambda over the clients that replied, and only their weights are raised.
 
     Args:
+        eta_lambda: the length of the step of lambda along the losses.
         max_weight: the largest weight of a client, as a multiple of an equal share; None, as in the paper, for
             no bound.
 
@@ -37,12 +38,11 @@ class AFL:
 
     answer: ClassVar = "mean"
 
-    eta_lambda: float = 0.1
-    max_weight: float | None = None
+    eta_lambda: NotNegative = 0.1
+    max_weight: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
-        check_number(self, "eta_lambda", 0)
-        check_number(self, "max_weight", 1, optional=True)
+        check_fields(self)
 
     @property
     def hardened(self) -> "AFL":

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._length import Length, with_length
-from fedfv.checks import check_choice
+from fedfv.checks import check_fields
 from fedfv.core import Empty, Explanation, Replies
 
 _RANK = 1e-12  # an eigenvalue smaller than this, relative to the largest, is zero up to rounding
@@ -34,7 +34,7 @@ class AlignedMTL:
     length: Length = "own"
 
     def __post_init__(self) -> None:
-        check_choice(self, "length", ("own", "mean"))
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()

@@ -13,7 +13,11 @@ from fedfv.core import Aggregator, Explanation, Replies, State, begin
 
 @dataclass(frozen=True)
 class Around(ABC, Generic[State]):
-    """A rule around a rule; it defines `init` and `explain`."""
+    """A rule around a rule; it defines `init` and `explain`.
+
+    Args:
+        rule: the rule inside, which gets the replies.
+    """
 
     uses_layers: ClassVar = True
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._length import Length, with_length
-from fedfv.checks import check_choice, check_number
+from fedfv.checks import NotNegative, check_fields
 from fedfv.core import Empty, Replies
 from fedfv.matrix import Matrix
 
@@ -32,12 +32,11 @@ class CAGrad:
 
     uses_losses: ClassVar = False
 
-    c: float = 0.5
+    c: NotNegative = 0.5
     length: Length = "own"
 
     def __post_init__(self) -> None:
-        check_number(self, "c", 0)
-        check_choice(self, "length", ("own", "mean"))
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()

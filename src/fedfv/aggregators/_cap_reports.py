@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv.aggregators._around import Forgetful, Inner
-from fedfv.checks import check_number
+from fedfv.checks import AtLeastOne, NotNegative, check_fields
 from fedfv.core import Explanation, Replies, explain
 
 _NORMAL = 1.4826  # the standard deviation of normal numbers, as a multiple of their median absolute deviation
@@ -24,12 +24,11 @@ class CapReports(Forgetful):
         losses: the number of standard deviations, estimated from the median absolute deviation.
     """
 
-    sizes: float = 3.0
-    losses: float = 5.0
+    sizes: AtLeastOne = 3.0
+    losses: NotNegative = 5.0
 
     def __post_init__(self) -> None:
-        check_number(self, "sizes", 1)
-        check_number(self, "losses", 0)
+        check_fields(self)
 
     def explain(self, replies: Replies, state: Inner) -> tuple[Float[Tensor, " d"], Inner, Explanation | None]:
         """The result of a call, and the explanation of the rule inside, with the clients whose reports were capped."""

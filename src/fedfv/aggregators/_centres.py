@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.checks import check_number
+from fedfv.checks import Between, Share, check_fields
 from fedfv.core import Empty, Replies
 
 _STEPS, _CLOSE = 500, 1e-10  # upper bound on the steps to the geometric median; the last change of a weight
@@ -26,10 +26,10 @@ class TrimmedMean:
 
     uses_losses: ClassVar = False
 
-    share: float = 0.1
+    share: Annotated[float, Between(0, 0.5)] = 0.1
 
     def __post_init__(self) -> None:
-        check_number(self, "share", 0, 0.5)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()
@@ -80,12 +80,11 @@ class Krum:
 
     uses_losses: ClassVar = False
 
-    liars: float = 0.1
-    kept: float = 0.0
+    liars: Annotated[float, Between(0, 0.5, open_high=True)] = 0.1
+    kept: Share = 0.0
 
     def __post_init__(self) -> None:
-        check_number(self, "liars", 0, 0.5, open_high=True)
-        check_number(self, "kept", 0, 1)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()

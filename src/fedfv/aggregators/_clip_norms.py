@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv.aggregators._around import Forgetful, Inner
-from fedfv.checks import check_number
+from fedfv.checks import Positive, check_fields
 from fedfv.core import Explanation, Replies, explain
 
 
@@ -21,12 +21,11 @@ class ClipNorms(Forgetful):
         multiple: this multiple, if `bound` is None.
     """
 
-    bound: float | None = None
-    multiple: float = 1.0
+    bound: Positive | None = None
+    multiple: Positive = 1.0
 
     def __post_init__(self) -> None:
-        check_number(self, "bound", 0, open_low=True, optional=True)
-        check_number(self, "multiple", 0, open_low=True)
+        check_fields(self)
 
     def explain(self, replies: Replies, state: Inner) -> tuple[Float[Tensor, " d"], Inner, Explanation | None]:
         """The result of a call, and the explanation of the rule inside, with the clients that were clipped."""

@@ -1,5 +1,5 @@
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._length import Length, with_length
-from fedfv.checks import check_choice, check_number
+from fedfv.checks import Between, check_fields
 from fedfv.core import Empty, Replies
 
 _STATIONARY = 1e-5  # a direction shorter than this share of its terms is due to the ridge
@@ -37,12 +37,11 @@ class FairGrad:
 
     uses_losses: ClassVar = False
 
-    alpha: float = 1.0
+    alpha: Annotated[float, Between(0, 30)] = 1.0
     length: Length = "mean"
 
     def __post_init__(self) -> None:
-        check_number(self, "alpha", 0, 30)
-        check_choice(self, "length", ("own", "mean"))
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._losses import non_negative_losses
-from fedfv.checks import check_number
+from fedfv.checks import NotNegative, Positive, check_fields
 from fedfv.core import Empty, Replies
 
 
@@ -24,12 +24,11 @@ class FairMean:
         tau: the loss at which a client has half of the extra weight.
     """
 
-    kappa: float = 1.0
-    tau: float = 1.0
+    kappa: NotNegative = 1.0
+    tau: Positive = 1.0
 
     def __post_init__(self) -> None:
-        check_number(self, "kappa", 0)
-        check_number(self, "tau", 0, open_low=True)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()

@@ -5,13 +5,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.checks import check_choice
+from fedfv.checks import check_fields
 from fedfv.core import Empty, Replies
 
 
 @dataclass(frozen=True)
 class FedAvg:
     """FedAvg (McMahan et al., AISTATS 2017, Algorithm 1): the average, a baseline that everybody knows.
+
+    Args:
+        weighting: "size" weighs each client by its number of training examples; "uniform" weighs all equally.
 
     >>> FedAvg()
     FedAvg(weighting='size')
@@ -22,7 +25,7 @@ class FedAvg:
     weighting: Literal["size", "uniform"] = "size"
 
     def __post_init__(self) -> None:
-        check_choice(self, "weighting", ("size", "uniform"))
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()

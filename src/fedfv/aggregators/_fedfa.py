@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.checks import check_choice, check_number
+from fedfv.checks import NotNegative, Share, check_fields
 from fedfv.core import ACCURACY, Measure, Replies, learning_rate
 
 _SMALLEST_SHARE = 1e-6  # keeps the logarithm finite for a client with accuracy zero, or for the only client
@@ -30,6 +30,9 @@ class FedFa:
     The clients' own momentum is a setting of local training.
 
     Args:
+        alpha: the weight of the information of the accuracies.
+        beta: the weight of the information of the replies so far.
+        gamma: the factor by which the past counts less in the momentum.
         eta: the factor of the momentum in the direction; None for the clients' learning rate, as in the paper's
             experiments.
         weighting: "information" is the definition; "uniform" does not use these weights, as in the code behind the
@@ -40,21 +43,17 @@ class FedFa:
     uses_losses: ClassVar = False
     learning_rate_field: ClassVar = "eta"
 
-    alpha: float = 0.5
-    beta: float = 0.5
-    gamma: float = 0.5
-    eta: float | None = None
+    alpha: Share = 0.5
+    beta: Share = 0.5
+    gamma: Share = 0.5
+    eta: NotNegative | None = None
     weighting: Literal["information", "uniform"] = "information"
     momentum: Literal["added", "subtracted"] = "added"
 
     def __post_init__(self) -> None:
-        for field in ("alpha", "beta", "gamma"):
-            check_number(self, field, 0, 1)
-        check_number(self, "eta", 0, optional=True)
+        check_fields(self)
         if self.alpha + self.beta <= 0:
             raise ValueError(f"`alpha` and `beta` of FedFa must not both be 0, got {self.alpha} and {self.beta}.")
-        check_choice(self, "weighting", ("information", "uniform"))
-        check_choice(self, "momentum", ("added", "subtracted"))
 
     @property
     def needs(self) -> Mapping[str, Measure]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._history import History
-from fedfv.checks import check_choice, check_count, check_number
+from fedfv.checks import AtLeastOne, Positive, Share, Whole, check_fields
 from fedfv.core import Explanation, ExternalConflict, Replies
 from fedfv.seeding import rng
 
@@ -54,22 +54,16 @@ class FedFV:
 
     always_shown: ClassVar = ("alpha", "tau")
 
-    alpha: float = 0.1
-    tau: int = 1
+    alpha: Share = 0.1
+    tau: Whole = 1
     order: Literal["loss", "random", "reverse"] = "loss"
-    seed: int = 0
-    band: float = 0.0
-    max_projection: float | None = None
-    max_stretch: float | None = None
+    seed: Whole = 0
+    band: Share = 0.0
+    max_projection: Positive | None = None
+    max_stretch: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
-        check_number(self, "alpha", 0, 1)
-        check_count(self, "tau")
-        check_choice(self, "order", ("loss", "random", "reverse"))
-        check_count(self, "seed")
-        check_number(self, "band", 0, 1)
-        check_number(self, "max_projection", 0, open_low=True, optional=True)
-        check_number(self, "max_stretch", 1, optional=True)
+        check_fields(self)
 
     @property
     def hardened(self) -> "FedFV":

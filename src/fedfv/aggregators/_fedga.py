@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.checks import check_count, check_number
+from fedfv.checks import Count, ShareBelowOne, check_fields
 from fedfv.core import TRAINED_LOSS, Measure, Replies
 
 
@@ -38,12 +38,11 @@ class FedGA:
 
     needs: ClassVar[Mapping[str, Measure]] = {"trained_losses": TRAINED_LOSS}
 
-    step: float = 0.2
-    rounds: int | None = None
+    step: ShareBelowOne = 0.2  # below 1, so that the largest weight cannot fall to 0
+    rounds: Count | None = None
 
     def __post_init__(self) -> None:
-        check_number(self, "step", 0, 1, open_high=True)  # below 1, the largest weight cannot fall to 0
-        check_count(self, "rounds", low=1, optional=True)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Adjusted:
         weights = torch.full((num_clients,), 1 / num_clients, dtype=torch.double)

@@ -1,6 +1,6 @@
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._absent import LastUpdates, away_from_equal, shortest
-from fedfv.checks import check_number
+from fedfv.checks import Between, check_fields
 from fedfv.core import Replies
 
 _NO_LENGTH = 1e-6  # an update shorter than this share of the longest one is left out
@@ -42,10 +42,10 @@ class FedMDFG:
         theta: the largest tolerable angle, in degrees.
     """
 
-    theta: float = 11.25
+    theta: Annotated[float, Between(0, 90)] = 11.25
 
     def __post_init__(self) -> None:
-        check_number(self, "theta", 0, 90)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Expectations:
         last = LastUpdates.empty(num_clients, torch.tensor([0, dim]))

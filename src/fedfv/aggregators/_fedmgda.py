@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.checks import check_number
+from fedfv.checks import Positive, Share, check_fields
 from fedfv.core import Empty, Replies, learning_rate
 
 
@@ -17,6 +17,7 @@ class FedMGDA:
     from lambda_0, the weights by size; the direction is eta * sum_k lambda_k u_k. An update of zero stays zero.
 
     Args:
+        epsilon: the largest distance of a weight from that by size; with 0 the weights are those by size.
         eta: the server's step size; None for the clients' learning rate, as in the paper's experiments.
     """
 
@@ -24,12 +25,11 @@ class FedMGDA:
     title: ClassVar = "FedMGDA+"
     learning_rate_field: ClassVar = "eta"
 
-    epsilon: float = 0.1
-    eta: float | None = None
+    epsilon: Share = 0.1
+    eta: Positive | None = None
 
     def __post_init__(self) -> None:
-        check_number(self, "epsilon", 0, 1)
-        check_number(self, "eta", 0, open_low=True, optional=True)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._around import Around
-from fedfv.checks import check_number
+from fedfv.checks import Share, check_fields
 from fedfv.core import Explanation, Replies, begin, explain
 from fedfv.matrix import Matrix
 
@@ -62,18 +62,16 @@ class Judge(Around[Judged]):
         most: the largest share of clients that may be doubtful, with a standing below -0.3; one client always may.
     """
 
-    demote: float = 0.6
-    drop: float = 0.8
-    memory: float = 0.95
-    credit: float = 0.85
-    most: float = 0.25
+    demote: Share = 0.6
+    drop: Share = 0.8
+    memory: Share = 0.95
+    credit: Share = 0.85
+    most: Share = 0.25
 
     def __post_init__(self) -> None:
-        check_number(self, "demote", 0, 1)
-        check_number(self, "drop", self.demote, 1)
-        check_number(self, "memory", 0, 1)
-        check_number(self, "credit", 0, 1)
-        check_number(self, "most", 0, 1)
+        check_fields(self)
+        if self.drop < self.demote:
+            raise ValueError(f"`drop` of Judge must be at least `demote`, which is {self.demote}, got {self.drop}.")
 
     def init(self, num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> Judged:
         nothing = torch.zeros(num_clients, dtype=torch.double)

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fedfv.aggregators._around import Around
-from fedfv.checks import check_number
+from fedfv.checks import ShareBelowOne, check_fields
 from fedfv.core import Explanation, Replies, begin, explain
 
 
@@ -27,10 +27,10 @@ class ServerMomentum(Around[Velocity]):
         beta: the factor by which the past counts less in each round.
     """
 
-    beta: float = 0.9
+    beta: ShareBelowOne = 0.9
 
     def __post_init__(self) -> None:
-        check_number(self, "beta", 0, 1, open_high=True)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> Velocity:
         return Velocity(torch.zeros(0), begin(self.rule, num_clients, dim, layers))

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv import linalg
-from fedfv.checks import check_number
+from fedfv.checks import Positive, check_fields
 from fedfv.core import Empty, Replies
 
 
@@ -25,12 +25,11 @@ class PropFair:
         epsilon: the smallest utility in the denominator.
     """
 
-    M: float = 2.0
-    epsilon: float = 0.2
+    M: Positive = 2.0
+    epsilon: Positive = 0.2
 
     def __post_init__(self) -> None:
-        check_number(self, "M", 0, open_low=True)
-        check_number(self, "epsilon", 0, open_low=True)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int) -> Empty:
         return Empty()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._losses import non_negative_losses, shares, with_bounded_weights
-from fedfv.checks import check_choice, check_number
+from fedfv.checks import AtLeastOne, NotNegative, Positive, check_fields
 from fedfv.core import TRAINED_LOSS, Empty, Measure, Replies, learning_rate
 
 
@@ -18,6 +18,7 @@ class QFedAvg:
     With L = 1 / lr and D_k = L g_k the direction is sum_k F_k^q D_k / sum_k (q F_k^(q-1) |D_k|^2 + L F_k^q).
 
     Args:
+        q: the power of the losses; with 0 all clients count the same, apart from the lengths of their updates.
         lr: the clients' learning rate; None for the learning rate of the experiment.
         loss: "before" training is the definition; "after" is the variant behind the tables of the FedFV paper.
         max_weight: bounds the share of a client in sum_k F_k^q, as a multiple of an equal share; None, as in the paper,
@@ -27,16 +28,13 @@ class QFedAvg:
     title: ClassVar = "q-FedAvg"
     learning_rate_field: ClassVar = "lr"
 
-    q: float = 1.0
-    lr: float | None = None
+    q: NotNegative = 1.0
+    lr: Positive | None = None
     loss: Literal["before", "after"] = "before"
-    max_weight: float | None = None
+    max_weight: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
-        check_number(self, "q", 0)
-        check_number(self, "lr", 0, open_low=True, optional=True)
-        check_choice(self, "loss", ("before", "after"))
-        check_number(self, "max_weight", 1, optional=True)
+        check_fields(self)
 
     @property
     def hardened(self) -> "QFedAvg":

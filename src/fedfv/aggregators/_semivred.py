@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._losses import shares, with_bounded_weights
-from fedfv.checks import check_number
+from fedfv.checks import AtLeastOne, NotNegative, check_fields
 from fedfv.core import Empty, Replies
 
 
@@ -22,20 +22,18 @@ class SemiVRed:
     without the negative ones they can sum to many times that.
 
     Args:
+        beta: the factor of the penalty; with 0 this is FedAvg.
         semi: False for VRed, which penalises the variance, and hence also losses below the average.
         max_weight: the largest weight of a client, as a multiple of an equal share; None, as in the paper, for
             no bound.
     """
 
-    beta: float = 0.1
+    beta: NotNegative = 0.1
     semi: bool = True
-    max_weight: float | None = None
+    max_weight: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
-        check_number(self, "beta", 0)
-        if not isinstance(self.semi, bool):
-            raise ValueError(f"`semi` of SemiVRed must be true or false, got {self.semi!r}.")
-        check_number(self, "max_weight", 1, optional=True)
+        check_fields(self)
 
     @property
     def hardened(self) -> "SemiVRed":

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fedfv.aggregators._around import Forgetful, Inner
-from fedfv.checks import check_count, check_number
+from fedfv.checks import Count, Positive, Whole, check_fields
 from fedfv.core import Explanation, Replies, explain
 from fedfv.schedule import rate_at
 
@@ -14,7 +14,9 @@ class ServerLR(Forgetful):
     """A learning rate of the server around any rule: its direction times `lr`, with a schedule over rounds.
 
     Args:
+        lr: the learning rate of the server; with 1 the direction is taken as it is.
         decay: the factor by which the learning rate is multiplied every `decay_every` rounds.
+        decay_every: the number of rounds after which `decay` applies again.
         warmup_rounds: rounds in which the learning rate rises linearly, from `lr / warmup_rounds` to `lr`.
         cosine_rounds: rounds after the warm-up in which the learning rate falls along half a cosine. It would be zero
             one round later; all further rounds have the last positive value.
@@ -23,18 +25,14 @@ class ServerLR(Forgetful):
     [2.0, 2.0, 1.0, 1.0]
     """
 
-    lr: float = 1.0
-    decay: float = 1.0
-    decay_every: int = 1
-    warmup_rounds: int = 0
-    cosine_rounds: int | None = None
+    lr: Positive = 1.0
+    decay: Positive = 1.0
+    decay_every: Count = 1
+    warmup_rounds: Whole = 0
+    cosine_rounds: Count | None = None
 
     def __post_init__(self) -> None:
-        check_number(self, "lr", 0, open_low=True)
-        check_number(self, "decay", 0, open_low=True)
-        check_count(self, "decay_every", low=1)
-        check_count(self, "warmup_rounds")
-        check_count(self, "cosine_rounds", low=1, optional=True)
+        check_fields(self)
 
     def explain(self, replies: Replies, state: Inner) -> tuple[Float[Tensor, " d"], Inner, Explanation | None]:
         """The result of a call, and the explanation of the rule inside."""

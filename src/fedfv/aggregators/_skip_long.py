@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._around import Around
-from fedfv.checks import check_count, check_number
+from fedfv.checks import AtLeastOne, Count, check_fields
 from fedfv.core import Explanation, Replies, begin, explain
 
 
@@ -31,12 +31,11 @@ class SkipLong(Around[Lengths]):
         rounds: the number of recent rounds; no finite direction is skipped before there are as many.
     """
 
-    multiple: float = 10.0
-    rounds: int = 10
+    multiple: AtLeastOne = 10.0
+    rounds: Count = 10
 
     def __post_init__(self) -> None:
-        check_number(self, "multiple", 1)
-        check_count(self, "rounds", low=1)
+        check_fields(self)
 
     def init(self, num_clients: int, dim: int, layers: Int[Tensor, " L+1"] | None = None) -> Lengths:
         return Lengths(torch.zeros(0, dtype=torch.double), begin(self.rule, num_clients, dim, layers))

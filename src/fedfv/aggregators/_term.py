@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv.aggregators._losses import shares, with_bounded_weights
-from fedfv.checks import check_choice, check_number
+from fedfv.checks import AtLeastOne, NotNegative, check_fields
 from fedfv.core import Empty, Replies
 
 
@@ -26,6 +26,7 @@ class TERM:
     which would favour the clients that are served best.
 
     Args:
+        t: the tilt; the larger it is, the more the clients with large losses count.
         weighting: "size" for q_k the number of training examples; "uniform" for q_k = 1.
         max_weight: the largest weight of a client, as a multiple of an equal share; None, as in the paper, for
             no bound.
@@ -34,14 +35,12 @@ class TERM:
     TERM(t=2.0, weighting='uniform', max_weight=None)
     """
 
-    t: float = 1.0
+    t: NotNegative = 1.0
     weighting: Literal["size", "uniform"] = "size"
-    max_weight: float | None = None
+    max_weight: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
-        check_number(self, "t", 0)
-        check_choice(self, "weighting", ("size", "uniform"))
-        check_number(self, "max_weight", 1, optional=True)
+        check_fields(self)
 
     @property
     def hardened(self) -> "TERM":

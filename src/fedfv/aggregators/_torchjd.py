@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedfv import linalg
 from fedfv._extras import comes_with
-from fedfv.checks import check_count
+from fedfv.checks import Whole, check_fields
 from fedfv.core import Aggregator, Empty, Replies, begin
 from fedfv.matrix import Matrix, whole
 from fedfv.seeding import rng
@@ -43,10 +43,10 @@ class FromTorchJD:
 
     aggregator: Any = "UPGrad"
     options: dict[str, Any] | None = None
-    seed: int = 0
+    seed: Whole = 0
 
     def __post_init__(self) -> None:
-        check_count(self, "seed")
+        check_fields(self)
         if isinstance(self.aggregator, type) or not (isinstance(self.aggregator, str) or callable(self.aggregator)):
             raise ValueError(
                 f"`aggregator` of FromTorchJD must be a name or an object of TorchJD, got {self.aggregator!r}."

@@ -78,7 +78,7 @@ def _set_key(tables: dict[str, Any], change: str) -> str:
     for parent in parents:
         tables = tables.setdefault(parent, {})
         if not isinstance(tables, dict):
-            raise ConfigError(f"--set {change}: `{parent}` is not a table.")
+            raise ConfigError(f"--set {change} is not possible, since `{parent}` is a value and not a table with keys.")
     try:
         tables[last] = parse_toml(f"value = {value}")["value"]
     except ValueError:

@@ -3,13 +3,11 @@
 import csv
 import math
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedfv.cli._app import app, err, out
+from fedfv.cli._app import err, out
 from fedfv.cli._beside import located
 from fedfv.errors import ConfigError
 from fedfv.experiments import RunDirectory, Scored, evaluate_run
@@ -19,43 +17,21 @@ from fedfv.tasks import TASKS, Unit
 
 _CLIENTS = 30  # upper bound on the rows of a table of clients
 
-Run = Annotated[Path, typer.Argument(help="A run directory, of a simulated run or of Flower.")]
 
-
-@app.command(epilog="Example:  fedfv export runs/mine-seed0 --out model.safetensors")
-def export(
-    run: Run,
-    file: Annotated[Path, typer.Option("--out", help="The file, which ends in .safetensors.")] = Path(
-        "model.safetensors"
-    ),
-) -> None:
-    """Write the trained model as named tensors, and its settings beside it.
-
-    `model.load_state_dict(safetensors.torch.load_file("model.safetensors"))` loads it in any torch program.
-    """
+def export_model(run: Path, file: Path) -> None:
+    """Writes the model of a run, and prints the paths of its files."""
     paths = RunDirectory(run).export(file)
     out.print(f"Saved in {', '.join(map(str, paths))}", highlight=False, soft_wrap=True)
 
 
-@app.command(epilog="Example:  fedfv evaluate runs/mine-seed0 --data visits-of-june.csv")
-def evaluate(
-    run: Run,
-    source: Annotated[
-        str,
-        typer.Option("--data", help="A table with the columns of the run's own, a .npz file, or module:function."),
-    ],
-    file: Annotated[Path | None, typer.Option("--out", help="Also write the scores to this .csv file.")] = None,
-    new_clients: Annotated[
-        bool, typer.Option("--new-clients", help="Also score clients with which the run was not trained.")
-    ] = False,
-    model: Annotated[str | None, typer.Option(help="For a run of Flower: module:object that makes the model.")] = None,
-    task: Annotated[str | None, typer.Option(help="For a run of Flower: its task, if not classification.")] = None,
+def evaluate_model(
+    run: Path, source: str, file: Path | None, *, new_clients: bool, model: str | None, task: str | None
 ) -> None:
-    """Score the model of a run on other data, for each client."""
+    """Prints the scores of a run's model on other data, and writes them if there is a file."""
     here = [Path.cwd()]
     names = located({"data": {"name": source}, "model": {"name": model}, "task": {"name": task}}, here)
     if file is not None and file.suffix != ".csv":
-        raise ConfigError(f"the file of scores must end in .csv, got {file}.")
+        raise ConfigError(f"--out must be a file that ends in .csv, got {file}.")
     scored = evaluate_run(
         RunDirectory(run),
         names["data"]["name"],

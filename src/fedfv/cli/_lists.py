@@ -1,4 +1,4 @@
-"""Terminal tables of the available names, and of a partition."""
+"""The command list."""
 
 import dataclasses
 import inspect
@@ -13,11 +13,9 @@ from fedfv import data
 from fedfv.aggregators import AGGREGATORS
 from fedfv.attacks import ATTACKS
 from fedfv.core import learning_rate_field, title
-from fedfv.data import Federation
 from fedfv.experiments import PARTITIONS, SAMPLINGS, bundled
 from fedfv.metrics import METRICS
 from fedfv.models import MODELS
-from fedfv.reports import class_counts
 from fedfv.studies import bundled_studies, read_study
 from fedfv.tasks import TASKS
 from fedfv.training import TRAININGS
@@ -29,8 +27,6 @@ _KINDS: dict[str, dict[str, Any]] = {
     "tasks": TASKS,
     "trainings": TRAININGS,
 }
-_CLIENTS = 30  # upper bound on the rows of a table of clients
-_CLASSES = 10  # upper bound on its columns, which must fit into 80 characters
 
 
 def listed(what: str) -> dict[str, str]:
@@ -70,31 +66,6 @@ def list_table(what: str) -> Table:
     for name, line in listed(what).items():
         table.add_row(f"[bold]{name}[/bold]", escape(line))
     return table
-
-
-def partition_table(federation: Federation) -> tuple[Table, int]:
-    """The training examples of each client by class, and the number of clients that are left out."""
-    counts = class_counts(federation)
-    shown = counts[:_CLIENTS].tolist()
-    names = federation.names or tuple(map(str, range(len(counts))))
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    table.add_column("client", overflow="fold")
-    if counts.shape[1] == 1:
-        table.add_column("total", justify="right", no_wrap=True)
-        for name, row in zip(names, shown, strict=False):
-            table.add_row(escape(name), str(sum(row)))
-    elif counts.shape[1] <= _CLASSES:
-        for heading in (*map(str, range(counts.shape[1])), "total"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        for name, row in zip(names, shown, strict=False):
-            table.add_row(escape(name), *map(str, row), str(sum(row)))
-    else:
-        table.add_column("total", justify="right", no_wrap=True)
-        table.add_column("class: examples")
-        for name, row in zip(names, shown, strict=False):
-            examples = ", ".join(f"{label}: {count}" for label, count in enumerate(row) if count)
-            table.add_row(escape(name), str(sum(row)), examples)
-    return table, len(counts) - len(shown)
 
 
 def _first_line(thing: Any) -> str:

@@ -5,19 +5,15 @@ import re
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Annotated
 
-import typer
-
-from fedfv.cli._app import app, out
+from fedfv.cli._app import out
 from fedfv.errors import ConfigError
 
 _TEMPLATES = files("fedfv.cli") / "new"
 
 
-@app.command(epilog="Example:  fedfv new my_study")
-def new(name: Annotated[str, typer.Argument(help="The name of the folder, and of the module in it.")]) -> None:
-    """Write a folder that runs at once: an experiment, and data, task, model and rule of your own with a test."""
+def create(name: str) -> None:
+    """Writes the folder of a new study, and says what to do with it."""
     for file in write_new(Path(name)):
         out.print(f"Wrote {file}", highlight=False, soft_wrap=True)
     out.print(f"Run it:   cd {name} && fedfv run experiment.toml", highlight=False, soft_wrap=True)
@@ -28,7 +24,10 @@ def write_new(folder: Path) -> list[Path]:
     """Writes the files of a new study into this folder, which must be missing or empty."""
     module = re.sub(r"\W", "_", folder.name)
     if not module.isidentifier() or keyword.iskeyword(module):
-        raise ConfigError(f"the name of the folder must be a name for a Python module, too, got {folder.name!r}.")
+        raise ConfigError(
+            f"the folder has a Python module of the same name, so this name must consist of letters, digits and _, "
+            f"without a digit at the beginning, and must not be a word of the language, got {str(folder)!r}."
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists and is not empty; choose another name.")
     contents = {

@@ -44,7 +44,8 @@ def _parse(path: Path, experiment: str, kind: Literal["experiments", "sweeps"]) 
     elif experiment.endswith(".toml"):
         raise ConfigError(f"there is no file {experiment}.")
     else:
-        raise ConfigError.unknown(kind.removesuffix("s"), experiment, bundled(kind))
+        files = [f"{experiment}.toml"] if Path(f"{experiment}.toml").is_file() else []
+        raise ConfigError.unknown(kind.removesuffix("s"), experiment, [*files, *bundled(kind)])
     try:
         return name, parse_toml(text)
     except ValueError as error:

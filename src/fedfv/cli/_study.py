@@ -3,17 +3,16 @@
 import signal
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from rich.markdown import Markdown
 from rich.table import Table
 
-from fedfv.cli._app import Folder, app, err, out
+from fedfv.cli._app import err, out
 from fedfv.cli._beside import located
 from fedfv.cli._fetch import fetch_missing
+from fedfv.cli._many import print_markdown
 from fedfv.cli._show import watching_many
-from fedfv.cli._studies import Jobs, listed, numbers
 from fedfv.errors import ConfigError
 from fedfv.runs import held
 from fedfv.studies import (
@@ -33,40 +32,25 @@ from fedfv.studies import (
 _MAIN = "benchmark"
 
 
-@app.command(
-    epilog="Example:  fedfv study tops   or:  fedfv study benchmark --track liars --rows 'fedfv*' --minutes 150"
-)
-def study(
-    source: Annotated[
-        str, typer.Argument(help="A TOML file, or a name from `fedfv list studies`, such as `tops` (minutes).")
-    ],
-    tracks: Annotated[str, typer.Option("--track", help="Only these tracks, separated by commas.")] = "",
-    rows: Annotated[str, typer.Option(help="Only these rows: names separated by commas, with * as wildcard.")] = "",
-    seeds: Annotated[str, typer.Option(help="Only these seeds of the report, separated by commas.")] = "",
-    setting: Annotated[
-        int | None, typer.Option(min=0, help="Take this setting of each row, counted from 0, without tuning.")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Fewer rounds: a short version.")] = None,
-    only_plan: Annotated[
-        bool, typer.Option("--plan", help="Only say which runs are missing, and measure how long they will take.")
-    ] = False,
-    minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after this time; the same command goes on later.")
-    ] = None,
-    jobs: Jobs = None,
-    results: Annotated[
-        Path | None, typer.Option(help="Folder of the results on record, a file for each track; default that of --out.")
-    ] = None,
-    directory: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder for page, results and unfinished runs; default studies/NAME."),
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the directories of finished runs.")] = False,
-    folder: Folder = None,
+def run_study(
+    source: str,
+    tracks: list[str],
+    rows: list[str],
+    seeds: list[int],
+    *,
+    setting: int | None,
+    rounds: int | None,
+    only_plan: bool,
+    minutes: float | None,
+    jobs: int | None,
+    results: Path | None,
+    directory: Path | None,
+    keep: bool,
+    folder: Path | None,
 ) -> None:
-    """Tune rules on validation data, compare them on test data; results on record are not computed again."""
-    name, command, spec = _read(source, listed(tracks))
-    spec = spec.shortened(listed(rows), numbers("--seeds", seeds), rounds, setting=setting)
+    """Makes the missing runs of a study, or plans them, and prints and saves what the results say."""
+    name, command, spec = _read(source, tracks)
+    spec = spec.shortened(rows, seeds, rounds, setting=setting)
     directory = directory or Path("studies") / name
     record = Results(results or directory)
     for data in {str(track.experiment.get("data", {}).get("name")) for track in spec.reported}:
@@ -81,7 +65,7 @@ def study(
         files = write_page(spec, analyses, directory, command)
     _warn_diverged(spec, record)
     if any(analysis.lines for analysis in analyses):
-        _print(overview(spec, analyses))
+        print_markdown(overview(spec, analyses))
     out.print(f"Saved in {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
     out.print(f"Results: {record.folder}", highlight=False, soft_wrap=True)
     if not ended:
@@ -118,13 +102,6 @@ def _make(make: "partial[None]", minutes: float | None) -> bool:
         err.print(f"{why}; {told}", highlight=False, soft_wrap=True)
         return False
     return True
-
-
-def _print(text: str) -> None:
-    if out.is_terminal:
-        out.print(Markdown(text))
-    else:
-        out.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _outlook(outlooks: list[Outlook]) -> Table:

@@ -44,6 +44,14 @@ class CodedColumn:
         return texts
 
 
+def shapes(inputs: Tensor, targets: Tensor, num_classes: int | None) -> str:
+    """The shapes of an example and of its target in words, for the `repr` of what holds many of them."""
+    kind, of = (str(values.dtype).removeprefix("torch.") for values in (inputs, targets))
+    classes = of if num_classes is None else "1 class" if num_classes == 1 else f"{num_classes} classes"
+    shape = f"{tuple(targets.shape[1:])} " if targets.ndim > 1 else ""
+    return f"inputs {tuple(inputs.shape[1:])} of {kind}, targets {shape}of {classes}"
+
+
 Column = Shaped[np.ndarray[Any, Any], " n"] | CodedColumn
 
 
@@ -76,6 +84,8 @@ class Dataset:
     >>> dataset = Dataset(torch.rand(5, 8), torch.tensor([0, 1, 1, 0, 1]), num_classes=2, num_train=3)
     >>> len(dataset), len(dataset.only_train())
     (5, 3)
+    >>> dataset
+    Dataset(5 examples, inputs (8,) of float32, targets of 2 classes)
     """
 
     inputs: Num[Tensor, "n ..."]
@@ -130,6 +140,10 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def __repr__(self) -> str:
+        columns = f", columns {', '.join(self.columns)}" if self.columns else ""
+        return f"Dataset({len(self)} examples, {shapes(self.inputs, self.targets, self.num_classes)}{columns})"
 
     def only_train(self) -> Self:
         """The official training rows alone, without a copy."""

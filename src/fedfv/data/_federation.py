@@ -10,6 +10,7 @@ from jaxtyping import Int, Num
 from torch import Tensor
 
 from fedfv.data._columns import Columns
+from fedfv.data._dataset import shapes
 
 Part = Literal["train", "validation", "test"]
 
@@ -26,6 +27,8 @@ class Index:
     >>> index = Index.of([torch.tensor([4, 2]), torch.tensor([7])])
     >>> index[0], index.sizes
     (tensor([4, 2]), tensor([2, 1]))
+    >>> index
+    Index(3 rows of 2 clients)
     """
 
     rows: Int[Tensor, " n"]
@@ -48,6 +51,9 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        return f"Index({len(self.rows)} rows of {len(self)} clients)"
 
     def __getitem__(self, client: int) -> Int[Tensor, " n_k"]:
         if not 0 <= client < len(self):
@@ -74,8 +80,8 @@ class Federation:
 
     >>> mine, yours = torch.tensor([0, 1]), torch.tensor([2, 3, 4])
     >>> both = Index.of([mine, yours])
-    >>> Federation(torch.rand(5, 8), torch.tensor([0, 1, 1, 0, 1]), both, both, both, num_classes=2).num_clients
-    2
+    >>> Federation(torch.rand(5, 8), torch.rand(5), both, both, both)
+    Federation(2 clients with 5 training, 5 validation and 5 test examples, inputs (8,) of float32, targets of float32)
     """
 
     inputs: Num[Tensor, "n ..."]
@@ -103,6 +109,12 @@ class Federation:
                 )
         if self.names and len(self.names) != self.num_clients:
             raise ValueError(f"`names` must have {self.num_clients} names, one for each client, got {len(self.names)}.")
+
+    def __repr__(self) -> str:
+        train, validation, test = (len(part.rows) for part in (self.train, self.validation, self.test))
+        parts = f"{train} training, {validation} validation and {test} test examples"
+        about = shapes(self.inputs, self.targets, self.num_classes)
+        return f"Federation({self.num_clients} clients with {parts}, {about})"
 
     @property
     def num_clients(self) -> int:

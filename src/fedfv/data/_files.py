@@ -37,7 +37,7 @@ def places(folder: Path | str | None) -> list[Path]:
     """The folders that are searched for datasets, in this order."""
     chosen = folder or os.environ.get("FEDFV_DATA")
     if chosen and not Path(chosen).is_dir():
-        raise DataError(f"`folder` or FEDFV_DATA must be a folder, got {chosen}.")
+        raise DataError(f"`folder` or FEDFV_DATA must be a folder that exists, got {chosen}.")
     return [
         *([Path(chosen)] if chosen else []),
         *([_cache()] if find_spec("platformdirs") else []),

@@ -15,7 +15,7 @@ from fedfv.data._mnist import MNIST, mnist
 from fedfv.data._npz import npz
 from fedfv.data._table import is_table, table
 from fedfv.data._table_options import TableOptions
-from fedfv.errors import ConfigError
+from fedfv.errors import ConfigError, suggestion
 from fedfv.importing import lookup, told
 
 DATASETS: dict[str, Callable[[Path | str | None], Dataset]] = {
@@ -98,7 +98,8 @@ def check(name: str, folder: Path | str | None = None) -> dict[str, Literal["ok"
 
 def _files(name: str) -> Files:
     if name not in FILES:
-        raise DataError(f"unknown dataset '{name}'; datasets with files to fetch and check: {', '.join(FILES)}.")
+        known = f"datasets with files to fetch and check: {', '.join(FILES)}"
+        raise DataError(f"unknown dataset {name!r}{suggestion(name, FILES)} {known}.")
     return FILES[name]
 
 

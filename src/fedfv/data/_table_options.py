@@ -1,13 +1,13 @@
 """The options of a table: which column is what, and what is done with missing values."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from fedfv.checks import check_choice, check_text
+from fedfv.checks import check_fields
 from fedfv.data._checked import DataError
 from fedfv.data._columns import Missing
+from fedfv.errors import suggestion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +23,10 @@ class TableOptions:
     targets: Literal["auto", "classes", "numbers"] = "auto"
 
     def __post_init__(self) -> None:
-        check_text(self, "target")
-        if self.client is not None:
-            check_text(self, "client")
+        check_fields(self)
         for field in ("features", "categories", "leave_out"):
             if (value := getattr(self, field)) is not None:
                 object.__setattr__(self, field, _names(field, value))
-        check_choice(self, "missing", ("error", "fill", "drop"))
-        check_choice(self, "targets", ("auto", "classes", "numbers"))
         if self.client == self.target:
             raise DataError(f"`client` must be another column than the target, got {self.client!r} for both.")
 
@@ -80,6 +76,5 @@ def _names(field: str, value: Any) -> tuple[str, ...]:
 
 
 def _unknown(field: str, name: str, columns: Sequence[str], file: str) -> str:
-    near = difflib.get_close_matches(name, columns, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    return f"`{field}` must name a column of {file}, got {name!r}{hint} columns: {', '.join(columns)}."
+    near = suggestion(name, columns)
+    return f"`{field}` must name a column of {file}, got {name!r}{near} columns: {', '.join(columns)}."

@@ -20,6 +20,8 @@ with comes_with("experiments"):
     from fedfv.experiments._evaluate import Scored, evaluate_run
     from fedfv.experiments._many import ManyProgress, Timing, run_many
     from fedfv.experiments._run import experiment_of, run
+    from fedfv.experiments._schema import json_schema
+    from fedfv.experiments._schema_parts import fields_schema
     from fedfv.experiments._seeding import SEEDINGS, AddressedSeeding, Seeding
     from fedfv.experiments._spec import Data, Experiment, Model, specification
     from fedfv.experiments._sweep import Setting, folder_name, settings_of
@@ -62,7 +64,9 @@ __all__ = [
     "data_of",
     "evaluate_run",
     "experiment_of",
+    "fields_schema",
     "folder_name",
+    "json_schema",
     "load_data",
     "run",
     "run_many",

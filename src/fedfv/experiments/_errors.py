@@ -17,20 +17,34 @@ from fedfv.importing import told
 
 T = TypeVar("T")
 
+_EXPECTED = {  # by the type of an error of pydantic, whose own words are those of a programmer
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a string",
+    "dict_type": "a table",
+    "dataclass_type": "a table",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "too_short": "a list of at least {min_length} values",
+    "too_long": "a list of at most {max_length} values",
+    "greater_than_equal": "at least {ge}",
+}
+
 
 @contextmanager
 def naming(where: str, kind: type) -> Iterator[None]:
     """Turns a ValueError into a `ConfigError` that names the fields of the dataclass as the TOML file does.
 
-    The sentence "`count` of Uniform must be ..." becomes "`sampling.count` must be ...". The classes of local training
-    share their settings, whose errors name no class: "`lr` of local training must be ...".
+    The sentence "`count` of Uniform must be ..." becomes "`sampling.count` must be ...".
     """
     try:
         yield
     except ValueError as error:
         keys = "|".join(field.name for field in dataclasses.fields(kind)) or "(?!)"  # "(?!)" matches nothing
-        owner = f" of (?:{kind.__name__}|local training)"
-        raise ConfigError(re.sub(f"`({keys})`({owner})?", rf"`{where}.\1`", str(error))) from error
+        raise ConfigError(re.sub(f"`({keys})`( of {kind.__name__})?", rf"`{where}.\1`", str(error))) from error
 
 
 @contextmanager
@@ -130,8 +144,8 @@ def _message(error: ValidationError, named: Callable[[str], str]) -> str:
             classes = [context["class_name"]]
             classes += [other["ctx"]["class_name"] for other in others if other["loc"][0] == key and "ctx" in other]
             return f"{named(str(key))} must be an instance of {_either(classes)}, got {came}."
-        case _:
-            expected = first["msg"].removeprefix("Input should be ")
+        case kind:
+            expected = _EXPECTED.get(kind, first["msg"].removeprefix("Input should be ")).format(**context)
             return f"{named(_path(first['loc']))} must be {expected}, got {came}."
 
 

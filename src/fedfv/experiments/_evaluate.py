@@ -11,11 +11,11 @@ from fedfv import data
 from fedfv.data import Dataset, Federation, Index
 from fedfv.errors import ConfigError, RunError
 from fedfv.experiments._errors import build
-from fedfv.experiments._kinds import build_kind
+from fedfv.experiments._kinds import build_named
 from fedfv.importing import told
 from fedfv.models import flatten, flatten_buffers
 from fedfv.runs import RunDirectory
-from fedfv.tasks import TASKS, Classification, Task
+from fedfv.tasks import Classification, Task
 from fedfv.training import Evaluation, evaluate
 
 _FEW = 5  # upper bound on the clients that a sentence names
@@ -52,7 +52,7 @@ def evaluate_run(
     """
     file = place.model_file()
     if task is None:
-        task = Classification() if file.task is None else build_kind(TASKS, dict(file.task), "task", "name")
+        task = Classification() if file.task is None else build_named("task", dict(file.task))
     loaded = source if isinstance(source, Dataset | Federation) else _load(place, str(source), options)
     federation = loaded if isinstance(loaded, Federation) else _by_client(loaded)
     records = place.records()

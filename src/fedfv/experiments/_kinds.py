@@ -4,35 +4,59 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, get_origin
+from typing import Any, NamedTuple, get_origin
 
+from fedfv.aggregators import AGGREGATORS
 from fedfv.attacks import ATTACKS, Attack
 from fedfv.core import Aggregator, is_rule
+from fedfv.data import PARTITIONS
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import adapter_of, build, calling
 from fedfv.importing import lookup, name_of
+from fedfv.sampling import SAMPLINGS
 from fedfv.tasks import TASKS, Score
 from fedfv.training import TRAININGS, LocalTraining
 
 
-def build_kind(
-    known: Mapping[str, type[Any]], table: Any, where: str, mark: str = "kind", default: str | None = None
-) -> Any:
-    """An object of the class that the key `kind` of the table names.
+class Named(NamedTuple):
+    """A table of an experiment in which a key names the class of the object.
 
     Args:
         known: the classes by their known names.
-        table: the key `kind` and the fields of the object.
-        where: the name of the table.
         mark: the key that names the class.
         default: the value of that key if it is missing; None if the key is required.
+    """
 
-    >>> from fedfv.data import PARTITIONS
-    >>> build_kind(PARTITIONS, {"kind": "iid", "num_clients": 3}, "partition")
+    known: Mapping[str, type[Any]]
+    mark: str = "kind"
+    default: str | None = None
+
+
+NAMED: dict[str, Named] = {
+    "task": Named(TASKS, "name"),
+    "partition": Named(PARTITIONS),
+    "training": Named(TRAININGS, "name", "sgd"),
+    "sampling": Named(SAMPLINGS),
+    "aggregator": Named(AGGREGATORS, "name"),
+    "attack": Named(ATTACKS, default="lies"),
+}
+
+
+def build_named(key: str, table: Any, where: str = "") -> Any:
+    """The object of a table of an experiment.
+
+    Args:
+        key: the name of the table.
+        table: the key that names the class, and the fields of the object.
+        where: the name of the table in errors, if not `key`.
+
+    >>> build_named("partition", {"kind": "iid", "num_clients": 3})
     IID(num_clients=3, seed=None, fractions=(0.8, 0.1, 0.1))
     """
+    (known, mark, default), where = NAMED[key], where or key
     if not isinstance(table, dict):
-        raise ConfigError(f"`{where}` must be a table, got {table!r}.")
+        hint = f"; a name belongs into `{where}.{mark}`" if isinstance(table, str) else ""
+        raise ConfigError(f"`{where}` must be a table, got {table!r}{hint}.")
     if mark not in table and default is None:
         raise ConfigError(f"`{where}.{mark}` is missing; known: {', '.join(known)}.")
     name = str(table.get(mark, default))
@@ -40,21 +64,19 @@ def build_kind(
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         raise ConfigError(f"{where} {mark} {name!r} must be a dataclass, whose fields are the keys of [{where}].")
     rest = {key: value for key, value in table.items() if key != mark}
-    inner = {
-        key: build_kind(known, rest.pop(key), f"{where}.{key}", mark) for key in _inner_fields(kind) if key in rest
-    }
+    inner = {name: build_named(key, rest.pop(name), f"{where}.{name}") for name in inner_fields(kind) if name in rest}
     with calling(where, kind):
-        if not _inner_fields(kind):
+        if not inner_fields(kind):
             return build(kind, rest, where)
         own = [field.name for field in dataclasses.fields(kind)]
         for key in rest:
             if key not in own:
                 raise ConfigError.unknown(f"key in [{where}]", key, own)
-        checked = build(_without_inner(kind), rest, where)
+        checked = build(without_inner(kind), rest, where)
         return kind(**{field.name: getattr(checked, field.name) for field in dataclasses.fields(checked)}, **inner)
 
 
-def _inner_fields(kind: type[Any]) -> list[str]:
+def inner_fields(kind: type[Any]) -> list[str]:
     """The fields of a rule that hold a rule: in TOML, each is a table inside the table of the rule."""
     return [field.name for field in dataclasses.fields(kind) if _is_rule_type(field.type)]
 
@@ -63,7 +85,7 @@ def _is_rule_type(hint: Any) -> bool:
     return "Aggregator" in hint if isinstance(hint, str) else (get_origin(hint) or hint) is Aggregator
 
 
-def _without_inner(kind: Any) -> Any:
+def without_inner(kind: Any) -> Any:
     """A dataclass with the other fields of a rule, which pydantic can check."""
     return _others(kind)
 
@@ -81,19 +103,20 @@ def _others(kind: Any) -> Any:
     return made
 
 
-def table_of(options: Any, known: Mapping[str, type[Any]], where: str, mark: str = "kind") -> dict[str, Any]:
-    """The table from which `build_kind` makes an equal object.
+def table_of(key: str, options: Any, where: str = "") -> dict[str, Any]:
+    """The table from which `build_named` makes an equal object.
 
-    >>> from fedfv.data import IID, PARTITIONS
-    >>> table_of(IID(num_clients=3), PARTITIONS, "partition")
+    >>> from fedfv.data import IID
+    >>> table_of("partition", IID(num_clients=3))
     {'kind': 'iid', 'num_clients': 3, 'seed': None, 'fractions': [0.8, 0.1, 0.1]}
     """
+    (known, mark, _), where = NAMED[key], where or key
     kind = type(options)
     fields = {field.name for field in dataclasses.fields(options) if field.init}
-    inner = {key: table_of(getattr(options, key), known, f"{where}.{key}", mark) for key in _inner_fields(kind)}
+    inner = {name: table_of(key, getattr(options, name), f"{where}.{name}") for name in inner_fields(kind)}
     with calling(where, kind):
         if inner:
-            plain = _without_inner(kind)
+            plain = without_inner(kind)
             options = plain(**{field.name: getattr(options, field.name) for field in dataclasses.fields(plain)})
         adapter = adapter_of(type(options))
         values = adapter.dump_python(options, mode="json", include=fields - inner.keys(), warnings=False)

@@ -103,7 +103,10 @@ def run_many(
                 for future in finished:
                     places.end(submitted[future], _timing(future))
         except BrokenProcessPool:
-            raise RunError("a process that ran experiments was killed; run the same command to resume.") from None
+            raise RunError(
+                "a process that ran experiments was killed, perhaps for lack of memory; run the same command to resume "
+                "(fewer `jobs` need less memory)."
+            ) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:  # an unfinished run saves a checkpoint first, as after an interrupt

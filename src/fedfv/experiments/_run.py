@@ -47,7 +47,7 @@ from fedfv.runs import (
     owned,
 )
 from fedfv.simulation import Round, simulate
-from fedfv.tasks import TASKS, Task
+from fedfv.tasks import Task
 from fedfv.training import Evaluation, evaluate
 from fedfv.whatif import Comparison
 
@@ -274,7 +274,7 @@ def _model_file(experiment: Experiment, federation: Federation, model: nn.Module
         arrays=arrays_of(model),
         output=output_kind(experiment),
         model=arguments,
-        task=table_of(experiment.task, TASKS, "task", "name"),
+        task=table_of("task", experiment.task),
         encoder=None if federation.encoder is None else federation.encoder.to_dict(),
     )
 

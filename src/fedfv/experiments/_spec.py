@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import tomli_w
@@ -11,14 +12,14 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
 from fedfv._toml import parse_toml
-from fedfv.aggregators import AGGREGATORS
-from fedfv.attacks import ATTACKS, Attack
+from fedfv.attacks import Attack
 from fedfv.core import with_learning_rate
 from fedfv.data import DATASETS, PARTITIONS, Partition, TableOptions, is_table
 from fedfv.errors import ConfigError
 from fedfv.experiments._errors import build, checked_init
 from fedfv.experiments._kinds import (
-    build_kind,
+    NAMED,
+    build_named,
     check_attack,
     check_kind,
     check_rule,
@@ -28,8 +29,8 @@ from fedfv.experiments._kinds import (
 )
 from fedfv.experiments._seeding import known_name, seeding_of
 from fedfv.sampling import SAMPLINGS, Sampler
-from fedfv.tasks import TASKS, Classification, Task
-from fedfv.training import TRAININGS, LocalSGD, LocalTraining
+from fedfv.tasks import Classification, Task
+from fedfv.training import LocalSGD, LocalTraining
 from fedfv.whatif import DEFAULT_RULES
 
 T = TypeVar("T")
@@ -53,10 +54,17 @@ class Data:
 
     The function returns a Dataset, or a Federation if it also assigns the examples to clients. The options of a table
     are the keyword arguments of `fedfv.data.table`.
+
+    Args:
+        name: a known dataset; or the path of a `.npz` file, a `.csv` or `.parquet` file, or a folder of Hugging Face
+            datasets; or `package.module:object`, a function that returns a Dataset or a Federation.
+        rows: "train" leaves out the official test rows of a known dataset.
+        options: the arguments of the function, or the options of a table. In a file, they may also stand in the table
+            `data` itself.
     """
 
     name: str = "fashion-tops"
-    rows: Literal["all", "train"] = "all"  # "train" leaves out the official test images
+    rows: Literal["all", "train"] = "all"
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -65,6 +73,10 @@ class Model:
     """The network: a known name, or `package.module:object`, a class or function that returns a torch.nn.Module.
 
     It gets the options, and also `input_shape` and `num_classes` if it has arguments of these names.
+
+    Args:
+        name: a known model, or `package.module:object`.
+        options: the arguments of the class or function.
     """
 
     name: str = "mlp"
@@ -78,20 +90,27 @@ class Experiment:
     A rule that uses the clients' learning rate, and has no other value for it, takes `training.lr`.
 
     Args:
+        rounds: the number of rounds.
+        seed: the seed of all random choices.
         evaluate_every: rounds between evaluations; the initial and the final model are always evaluated.
         lens_every: rounds between entries of the conflict lens; the default is one entry with each evaluation.
         what_if: other rules; each entry of the lens says what they would have done. An empty list for none.
         output: the model that is evaluated: the last one or the mean of all so far; with "auto" the rule decides.
+        device: where the run computes; "auto" takes a GPU if there is one.
         engine: how clients are simulated; "auto" takes the fastest engine that can train the model.
         seeding: how each client's split and the initial model are drawn from the seed: a known name, or
             `package.module:object`, a class with the methods of `Seeding`.
         task: the loss and the score of each example.
+        data: the examples.
         partition: which client holds which examples; None if the data are a Federation, which already decides this, or
             a table with a column for the client.
+        model: the network.
         training: how each client trains the model that it receives.
         sampling: which clients reply in a round.
+        aggregator: the rule by which the server turns the replies into one direction.
         attack: which clients lie, when, and what they send; None if all clients are honest.
 
+    >>> from fedfv.aggregators import AGGREGATORS
     >>> from fedfv.data import OneClassEach
     >>> from fedfv.sampling import Everyone
     >>> rule = AGGREGATORS[min(AGGREGATORS)]()
@@ -151,14 +170,9 @@ class Experiment:
                 raise ConfigError.unknown("key", key, known)
         table = _with_task(table)
         parts: dict[str, Callable[[Any], Any]] = {
-            "task": lambda part: build_kind(TASKS, part, "task", "name"),
+            **{key: partial(build_named, key) for key in NAMED},
             "data": lambda part: build(Data, _with_options(part), "data"),
-            "partition": lambda part: build_kind(PARTITIONS, part, "partition"),
             "model": lambda part: build(Model, part, "model"),
-            "training": lambda part: build_kind(TRAININGS, part, "training", "name", default="sgd"),
-            "sampling": lambda part: build_kind(SAMPLINGS, part, "sampling"),
-            "aggregator": lambda part: build_kind(AGGREGATORS, part, "aggregator", "name"),
-            "attack": lambda part: build_kind(ATTACKS, part, "attack", default="lies"),
             "what_if": _rules,
         }
         fields = {key: parts[key](value) if key in parts else value for key, value in table.items()}
@@ -179,18 +193,13 @@ class Experiment:
         A run that was begun before there was `what_if` has the same tables, and so it can go on.
         """
         tables = dataclasses.asdict(self)
-        tables["task"] = table_of(self.task, TASKS, "task", "name")
-        if self.partition is not None:
-            tables["partition"] = table_of(self.partition, PARTITIONS, "partition")
-        tables["training"] = table_of(self.training, TRAININGS, "training", "name")
-        tables["sampling"] = table_of(self.sampling, SAMPLINGS, "sampling")
-        tables["aggregator"] = table_of(self.aggregator, AGGREGATORS, "aggregator", "name")
-        if self.attack is not None:
-            tables["attack"] = table_of(self.attack, ATTACKS, "attack")
+        for key in NAMED:
+            if (options := getattr(self, key)) is not None:
+                tables[key] = table_of(key, options)
         tables["what_if"] = None
         if self.what_if != DEFAULT_RULES:
-            parts = [table_of(rule, AGGREGATORS, f"what_if.{i}", "name") for i, rule in enumerate(self.what_if)]
-            tables["what_if"] = [_without_none(part) for part in parts]
+            rules = enumerate(self.what_if)
+            tables["what_if"] = [_without_none(table_of("aggregator", each, f"what_if.{i}")) for i, each in rules]
         plain: dict[str, Any] = _without_none(tables)
         return plain
 
@@ -203,7 +212,7 @@ def _rules(tables: Any) -> list[Any]:
     """The rules of a list of tables."""
     if not isinstance(tables, list):
         raise ConfigError(f"`what_if` must be a list of tables, got {tables!r}.")
-    return [build_kind(AGGREGATORS, table, f"what_if.{place}", "name") for place, table in enumerate(tables)]
+    return [build_named("aggregator", table, f"what_if.{place}") for place, table in enumerate(tables)]
 
 
 def _with_task(table: dict[str, Any]) -> dict[str, Any]:

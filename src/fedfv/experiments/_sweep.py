@@ -59,7 +59,10 @@ def settings_of(tables: dict[str, Any]) -> list[Setting]:
     base = {key: value for key, value in tables.items() if key not in ("grid", "ranking")}
     grid = tables.get("grid")
     if not isinstance(grid, dict) or not grid:
-        raise ConfigError("a sweep needs a table [grid] with a list of values for each key that varies.")
+        raise ConfigError(
+            "a sweep needs a table [grid] with a list of values for each key that varies, such as "
+            '"training.lr" = [0.01, 0.1].'
+        )
     for key, values in grid.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(f"`grid.{key}` must be a list of values, got {values!r}.")
@@ -95,7 +98,7 @@ def _merge(tables: dict[str, Any], key: str, value: Any) -> None:
     for parent in parents:
         tables = tables.setdefault(parent, {})
         if not isinstance(tables, dict):
-            raise ConfigError(f"`grid.{key}`: `{parent}` is not a table.")
+            raise ConfigError(f"`grid.{key}` is not possible, since `{parent}` is a value and not a table with keys.")
     if isinstance(value, dict) and isinstance(tables.get(last), dict) and value.keys().isdisjoint(("name", "kind")):
         tables[last] = {**tables[last], **value}
     else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedfv.checks import check_choice, check_count, check_number
+from fedfv.checks import Count, NotNegative, check_choice, check_fields
 from fedfv.metrics import METRICS
 from fedfv.runs._record import Record
 
@@ -24,14 +24,13 @@ class NoGain:
     'mean'
     """
 
-    rounds: int
+    rounds: Count
     metric: str = "worst"
-    gain: float = 0.0
+    gain: NotNegative = 0.0
 
     def __post_init__(self) -> None:
-        check_count(self, "rounds", low=1)
+        check_fields(self)
         check_choice(self, "metric", tuple(name for name, metric in METRICS.items() if not metric.needs_test_sizes))
-        check_number(self, "gain", 0)
 
     def __call__(self, records: Sequence[Record]) -> bool:
         """Whether the last gain is at least `rounds` rounds ago; the first record describes the clients."""

@@ -11,6 +11,7 @@ with comes_with("experiments"):
     from fedfv.studies._planned import Planned, Stage, report_runs
     from fedfv.studies._read import bundled_studies, read_study
     from fedfv.studies._results import Result, Results
+    from fedfv.studies._schema import study_schema, track_schema
     from fedfv.studies._spec import Claim, Row, Study, Track, Tuning
     from fedfv.studies._tune import Tuned, tuned
     from fedfv.studies._work import OutOfTimeError, foreseen, missing, work
@@ -47,6 +48,8 @@ __all__ = [
     "report_runs",
     "section",
     "sentence_of",
+    "study_schema",
+    "track_schema",
     "tuned",
     "work",
     "write_page",

@@ -1,30 +1,31 @@
 """The kinds of local training that come with the library."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fedfv.training._local import LocalTraining, Named, check, positive
+from fedfv.checks import Between, Positive, ShareBelowOne
+from fedfv.schedule import LARGEST
+from fedfv.training._local import LocalTraining, Named
 
 
 @dataclass(frozen=True)
 class LocalSGD(LocalTraining):
     """Stochastic gradient descent on a client's own data, as `torch.optim.SGD`.
 
-    The other settings are those of `LocalTraining`.
+    The other settings are those of `LocalTraining`; the weight decay is added to the gradient.
+
+    Args:
+        momentum: the factor of the past steps in the velocity, as in `torch.optim.SGD`.
 
     >>> LocalSGD(lr=0.1, lr_decay=0.5, lr_decay_every=10).lr_at(25)
     0.025
     """
 
-    momentum: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, "momentum", self.momentum == 0 or (positive(self.momentum) and self.momentum < 1), "in [0, 1)")
+    momentum: ShareBelowOne = 0.0
 
     def step(self, grads: Named, params: Named, state: Any) -> tuple[Named, Any]:
         """The velocities, which are also the state; without momentum, the gradients."""
@@ -58,17 +59,17 @@ class LocalAdam(LocalTraining):
     0.001
     """
 
-    lr: float = 0.001
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    lr: Positive = 0.001
+    betas: tuple[ShareBelowOne, ShareBelowOne] = (0.9, 0.999)
+    eps: Positive = 1e-8
 
     def __post_init__(self) -> None:
         super().__post_init__()
         pair = self.betas if isinstance(self.betas, list | tuple) else ()
-        good = len(pair) == 2 and all(beta == 0 or (positive(beta) and beta < 1) for beta in pair)
-        check(self, "betas", good, "two numbers in [0, 1)")
+        bounds = Between(0, 1, open_high=True)
+        if len(pair) != 2 or not all(isinstance(beta, int | float) and beta in bounds for beta in pair):
+            raise ValueError(f"`betas` of {type(self).__name__} must be two numbers {bounds}, got {self.betas!r}.")
         object.__setattr__(self, "betas", tuple(pair))  # so that lists and tuples are equal
-        check(self, "eps", positive(self.eps), "positive")
 
     def start(self, params: Named) -> Moments:
         """Zeros."""
@@ -98,7 +99,7 @@ class LocalAdamW(LocalAdam):
     0.01
     """
 
-    weight_decay: float = 0.01
+    weight_decay: Annotated[float, Between(0, LARGEST)] = 0.01
 
     def step(self, grads: Named, params: Named, state: Moments) -> tuple[Named, Moments]:
         """The direction of Adam without weight decay, plus the decay of the parameters."""

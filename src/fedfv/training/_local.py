@@ -1,13 +1,13 @@
 """Local training of a client: the settings that every kind of it has, and what a kind of one's own defines."""
 
-import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from fedfv.checks import Between, Count, NotNegative, Positive, Whole, check_fields
 from fedfv.schedule import LARGEST, rate_at
 from fedfv.seeding import rng
 
@@ -24,8 +24,12 @@ class LocalTraining:
     weight decay.
 
     Args:
-        batch_size: None for all examples at once.
+        lr: the learning rate.
+        epochs: the number of passes over the client's examples in a round.
+        batch_size: the number of examples in a step; None for all examples at once.
+        weight_decay: the factor of the weight decay; what it is a factor of depends on the kind of training.
         lr_decay: the factor by which the learning rate is multiplied every `lr_decay_every` rounds.
+        lr_decay_every: the number of rounds after which `lr_decay` applies again.
         drop_last: whether an epoch goes without its last batch if that is smaller than the others.
         clip_norm: upper bound on the norm of a client's gradient over all parameters; a longer one is scaled down.
         proximal: the factor mu of FedProx (Li et al., MLSys 2020), which adds mu/2 ||w - w_received||^2 to the loss.
@@ -43,34 +47,20 @@ class LocalTraining:
     [0.5, 1.0, 1.0, 0.854, 0.5, 0.146, 0.146, 0.146]
     """
 
-    lr: float = 0.1
-    epochs: int = 1
-    batch_size: int | None = None
-    weight_decay: float = 0.0
-    lr_decay: float = 1.0
-    lr_decay_every: int = 1
+    lr: Positive = 0.1
+    epochs: Count = 1
+    batch_size: Count | None = None
+    weight_decay: Annotated[float, Between(0, LARGEST)] = 0.0
+    lr_decay: Positive = 1.0
+    lr_decay_every: Count = 1
     drop_last: bool = False
-    clip_norm: float | None = None
-    proximal: float = 0.0
-    warmup_rounds: int = 0
-    cosine_rounds: int | None = None
+    clip_norm: Positive | None = None
+    proximal: NotNegative = 0.0
+    warmup_rounds: Whole = 0
+    cosine_rounds: Count | None = None
 
     def __post_init__(self) -> None:
-        for name in ("lr", "lr_decay"):
-            check(self, name, positive(getattr(self, name)), "positive")
-        check(self, "clip_norm", self.clip_norm is None or positive(self.clip_norm), "positive")
-        for name in ("weight_decay", "proximal"):
-            value = getattr(self, name)
-            check(self, name, value == 0 or positive(value), "a number from 0")
-        check(self, "weight_decay", self.weight_decay <= LARGEST, f"at most {LARGEST:.2g}")
-        for name, low in (
-            *(("epochs", 1), ("batch_size", 1), ("lr_decay_every", 1)),
-            *(("warmup_rounds", 0), ("cosine_rounds", 1)),
-        ):
-            value, optional = getattr(self, name), name in ("batch_size", "cosine_rounds")
-            good = (value is None and optional) or (isinstance(value, int) and value >= low)
-            check(self, name, good, f"a whole number from {low}")
-        check(self, "drop_last", isinstance(self.drop_last, bool), "true or false")
+        check_fields(self)
 
     def start(self, params: Named) -> Any:
         """The state before the first step: tensors, in tuples or dictionaries.
@@ -123,14 +113,3 @@ def checked_step(training: LocalTraining, grads: Named, params: Named, state: An
             f"{expected.get(name)} for {name!r}, got {came.get(name)}."
         )
     return direction, state
-
-
-def positive(value: Any) -> bool:
-    """Whether the value is a positive finite number."""
-    return isinstance(value, int | float) and 0 < value < math.inf
-
-
-def check(training: object, name: str, good: bool, rule: str) -> None:
-    """Refuses a field of local training that is not good."""
-    if not good:
-        raise ValueError(f"`{name}` of local training must be {rule}, got {getattr(training, name)!r}.")

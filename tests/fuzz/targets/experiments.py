@@ -9,7 +9,7 @@ from typing import Any
 
 from fedfv.aggregators import AGGREGATORS, FromTorchJD
 from fedfv.cli._read import read_tables
-from fedfv.cli._studies import _ranking
+from fedfv.cli._sweep import ranking_of
 from fedfv.experiments import Experiment, settings_of
 from fedfv.reports import check_ranking
 from tests.experiments.helpers import write_data
@@ -133,7 +133,7 @@ def _run() -> None:
 
 def _sweep() -> None:
     _, tables = read_tables(_FILE, "sweeps")
-    by, on = _ranking(tables, None, None)
+    by, on = ranking_of(tables, None, None)
     settings = settings_of(tables)
     check_ranking(by, on, [experiment for setting in settings for experiment in setting.experiments])
     for path, experiment in itertools.chain.from_iterable(each.runs(Path("sweep")).items() for each in settings):

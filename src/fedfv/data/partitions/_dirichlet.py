@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fedfv.checks import check_number
+from fedfv.checks import Count, Positive, Whole
 from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Index
 from fedfv.data._partition import FRACTIONS, Fractions
@@ -20,24 +20,25 @@ class Dirichlet:
     gets random rows of clients that have more.
 
     Args:
+        num_clients: the number of clients.
         concentration: near 0 each class belongs to few clients; towards infinity all clients become alike.
         min_size: the least number of rows of a client.
         seed: the seed of the draw; None for the seed of the experiment.
+        fractions: the shares of each client's rows for training, validation and test.
 
     >>> dataset = Dataset(torch.zeros(90, 1), torch.arange(90) % 3, num_classes=3)
     >>> bool((Dirichlet(num_clients=5, concentration=0.1)(dataset, seed=0).sizes >= 10).all())
     True
     """
 
-    num_clients: int
-    concentration: float = 0.5
-    min_size: int = 10
-    seed: int | None = None
+    num_clients: Count
+    concentration: Positive = 0.5
+    min_size: Count = 10
+    seed: Whole | None = None
     fractions: Fractions = FRACTIONS
 
     def __post_init__(self) -> None:
         check_common(self)
-        check_number(self, "concentration", 0, open_low=True)
 
     def __call__(self, dataset: Dataset, seed: int) -> Index:
         check_enough(dataset, self.num_clients, self.min_size)

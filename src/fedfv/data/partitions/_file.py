@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from fedfv.checks import check_text
+from fedfv.checks import check_fields
 from fedfv.data._checked import DataError
 from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Federation
@@ -13,6 +13,9 @@ class FromFile:
     """The partition in a file of `fedfv partition --out`.
 
     The file also says which rows are for training, validation and test, so there are no fractions.
+
+    Args:
+        path: the path of the file.
 
     >>> from tempfile import TemporaryDirectory
     >>> import torch
@@ -28,7 +31,7 @@ class FromFile:
     path: str
 
     def __post_init__(self) -> None:
-        check_text(self, "path")
+        check_fields(self)
 
     def __call__(self, dataset: Dataset, seed: int = 0) -> Parts:
         try:

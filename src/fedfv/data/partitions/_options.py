@@ -2,18 +2,14 @@
 
 from typing import Any
 
-from fedfv.checks import check_count
+from fedfv.checks import check_fields
 from fedfv.data._dataset import Dataset
 from fedfv.data._partition import check_fractions
 
 
 def check_common(partition: Any) -> None:
-    """Checks `num_clients`, `min_size`, `seed` and `fractions`, as far as the partition has them."""
-    for field in ("num_clients", "min_size"):
-        if hasattr(partition, field):
-            check_count(partition, field, low=1)
-    if hasattr(partition, "seed"):
-        check_count(partition, "seed", optional=True)
+    """Checks all fields of a partition, among them `fractions`."""
+    check_fields(partition)
     if isinstance(partition.fractions, list):  # so that lists and tuples are equal
         object.__setattr__(partition, "fractions", tuple(partition.fractions))
     check_fractions(partition.fractions)

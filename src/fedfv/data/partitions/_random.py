@@ -1,8 +1,9 @@
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from fedfv.checks import check_number
+from fedfv.checks import Between, Count, Whole
 from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Index
 from fedfv.data._partition import FRACTIONS, Fractions
@@ -16,15 +17,17 @@ class IID:
     """Rows at random; the sizes of the clients differ by at most one row.
 
     Args:
+        num_clients: the number of clients.
         seed: the seed of the draw; None for the seed of the experiment.
+        fractions: the shares of each client's rows for training, validation and test.
 
     >>> import torch
     >>> IID(num_clients=2)(Dataset(torch.zeros(5, 1), torch.zeros(5).long(), num_classes=1), seed=0).sizes
     tensor([2, 3])
     """
 
-    num_clients: int
-    seed: int | None = None
+    num_clients: Count
+    seed: Whole | None = None
     fractions: Fractions = FRACTIONS
 
     def __post_init__(self) -> None:
@@ -44,9 +47,11 @@ class Unequal:
     The number of rows that a client has beyond `min_size` follows a log-normal distribution.
 
     Args:
+        num_clients: the number of clients.
         spread: standard deviation of the logarithm; with 0 the sizes differ by at most one row.
         min_size: the least number of rows of a client.
         seed: the seed of the draw; None for the seed of the experiment.
+        fractions: the shares of each client's rows for training, validation and test.
 
     >>> import torch
     >>> dataset = Dataset(torch.zeros(99, 1), torch.zeros(99).long(), num_classes=1)
@@ -54,15 +59,14 @@ class Unequal:
     tensor(99)
     """
 
-    num_clients: int
-    spread: float = 1.0
-    min_size: int = 10
-    seed: int | None = None
+    num_clients: Count
+    spread: Annotated[float, Between(0, 10)] = 1.0
+    min_size: Count = 10
+    seed: Whole | None = None
     fractions: Fractions = FRACTIONS
 
     def __post_init__(self) -> None:
         check_common(self)
-        check_number(self, "spread", 0, 10)
 
     def __call__(self, dataset: Dataset, seed: int) -> Index:
         check_enough(dataset, self.num_clients, self.min_size)

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfv.checks import check_count
+from fedfv.checks import Count, Whole
 from fedfv.data._dataset import Dataset
 from fedfv.data._federation import Index
 from fedfv.data._partition import FRACTIONS, Fractions
@@ -18,8 +18,11 @@ class LabelShards:
     The shards are equal (McMahan et al., AISTATS 2017), or differ by one row if the rows do not divide evenly.
 
     Args:
+        num_clients: the number of clients.
+        shards_per_client: the number of shards that each client gets.
         seed: the seed of the draw; None for the seed of the experiment. With a number, all seeds of an experiment share
             one partition, as in the paper.
+        fractions: the shares of each client's rows for training, validation and test.
 
     >>> import torch
     >>> dataset = Dataset(torch.zeros(8, 1), torch.tensor([0, 1, 0, 1, 0, 1, 0, 1]), num_classes=2)
@@ -28,14 +31,13 @@ class LabelShards:
     ([0, 1, 2, 3, 4, 5, 6, 7], tensor([4, 4]))
     """
 
-    num_clients: int
-    shards_per_client: int = 2
-    seed: int | None = None
+    num_clients: Count
+    shards_per_client: Count = 2
+    seed: Whole | None = None
     fractions: Fractions = FRACTIONS
 
     def __post_init__(self) -> None:
         check_common(self)
-        check_count(self, "shards_per_client", low=1)
 
     def __call__(self, dataset: Dataset, seed: int) -> Index:
         check_enough(dataset, self.num_clients, self.shards_per_client)
