@@ -11,9 +11,12 @@ from sphinx.application import Sphinx
 import fedfv
 
 HERE, BUILD = Path(__file__).parent, Path(__file__).parents[1] / "build"
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from _site import cells, links  # noqa: E402
+
+from scripts.write_cli_page import cli_page  # noqa: E402
+from scripts.write_schema_page import PAGES  # noqa: E402
 
 repository = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 project = "fedfv"
@@ -66,6 +69,11 @@ def setup(app: Sphinx) -> None:
     for folder in (startup, BUILD / "extra"):
         folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "_site" / "kernel.py", startup / "kernel.py")
+    pages = {"toml": PAGES["experiment"](), "study": PAGES["study"](), "commands": cli_page()}
+    for name, text in pages.items():
+        page = HERE / "reference" / f"{name}.md"
+        if not page.exists() or page.read_text() != text:  # an unchanged page is not read again
+            page.write_text(text)
     app.add_config_value("repository", repository, "env")
     app.connect("source-read", links.link_to_repository)
     app.connect("autodoc-process-docstring", links.without_substitutions)

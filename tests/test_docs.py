@@ -10,10 +10,8 @@ from typing import Any
 
 import click
 import pytest
-import typer
 
-from fedfv.cli import _commands, _home, _new, _studies, _study  # noqa: F401
-from fedfv.cli._app import app
+from fedfv.cli import command_line
 from fedfv.experiments import Experiment, settings_of
 
 ROOT = Path(__file__).parents[1]
@@ -42,8 +40,7 @@ ALL = sorted({tuple(words) for page in PAGES for words in commands(page)})
 
 @pytest.mark.parametrize("words", [words for words in ALL if words[0] == "fedfv"], ids=" ".join)
 def test_a_command_is_one_that_fedfv_takes(words: tuple[str, ...]) -> None:
-    group = typer.main.get_command(app)
-    assert isinstance(group, click.Group)
+    group = command_line()
     if words[1].startswith("-"):
         assert words[1] in {option for parameter in group.params for option in parameter.opts}
         return
