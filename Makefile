@@ -87,7 +87,7 @@ docs: .venv/.ready
 
 # Builds the documentation in build/site and executes its tutorials; a warning or a broken link is an error.
 site: .venv/.ready
-	$(BIN)/python -m sphinx --fail-on-warning --quiet docs build/site
+	$(BIN)/python -m sphinx --fail-on-warning --quiet --jobs auto docs build/site
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
