@@ -97,7 +97,7 @@ BAD = [
     (["list", "planets"], 2, "unknown thing to list 'planets'; known: experiments, sweeps, "),
     (["list", "aggregator"], 2, "unknown thing to list 'aggregator'; did you mean 'aggregators'?"),
     (["walk"], 2, "No such command 'walk'."),
-    (["repport"], 2, "No such command 'repport'. Did you mean 'report'?"),
+    (["lst"], 2, "No such command 'lst'. Did you mean 'list'?"),
 ]
 
 

@@ -136,7 +136,9 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     ):
         load("mnits")
     for function in (fetch, check):
-        with pytest.raises(ValueError, match=r"^unknown dataset 'mnits'; datasets with files to fetch and check: "):
+        with pytest.raises(
+            ValueError, match=r"^unknown dataset 'mnits'; did you mean 'mnist'\? datasets with files to "
+        ):
             function("mnits")
 
 

@@ -174,7 +174,9 @@ def test_a_regression_is_scored_with_the_constants_of_its_training(tmp_path: Pat
 def test_a_run_without_a_description_of_its_model_says_how_to_get_one(tmp_path: Path) -> None:
     place = run(experiment(), tmp_path / "run", data=dataset())
     (place.path / "model.json").unlink()
-    with pytest.raises(RunError, match=r"has no model\.json, .* start the run again with the same settings to add it"):
+    with pytest.raises(
+        RunError, match=r"has no model\.json, .* start the run again with the same settings to add the file, "
+    ):
         place.model()
     run(experiment(), tmp_path / "run", data=dataset())
     place.model()

@@ -247,8 +247,8 @@ class RunDirectory:
             raise RunError(f"{self.path} is an audit, which keeps no model; the strategy of the run returned it.")
         if not self.has(MODEL):
             raise RunError(
-                f"{self.path} has no {MODEL}, which says how to make its model, since an earlier version made the run; "
-                "start it again with the same settings to add the file, finished rounds are kept."
+                f"{self.path} has no {MODEL}, which says how to make its model: it is of an earlier version; start the "
+                "run again with the same settings to add the file, finished rounds are kept."
             )
         with self._readable(MODEL):
             return ModelFile.from_json((self.path / MODEL).read_text())
