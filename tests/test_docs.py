@@ -42,11 +42,16 @@ ALL = sorted({tuple(words) for page in PAGES for words in commands(page)})
 def test_a_command_is_one_that_fedfv_takes(words: tuple[str, ...]) -> None:
     group = command_line()
     if words[1].startswith("-"):
-        assert words[1] in {option for parameter in group.params for option in parameter.opts}
+        options = {option for parameter in group.get_params(click.Context(group)) for option in parameter.opts}
+        assert words[1] in options
+        return
+    if words[1] == "COMMAND":
         return
     command = group.commands[words[1]]
-    if not words[2:]:
-        return  # the name of a command in a sentence
+    if not [word for word in words[2:] if not word.startswith("--")]:
+        options = {option for parameter in command.get_params(click.Context(command)) for option in parameter.opts}
+        assert {*words[2:]} <= options  # the name of a command, or of its option, in a sentence
+        return
     try:
         command.make_context(words[1], list(words[2:]))
     except click.BadParameter as error:
