@@ -59,7 +59,7 @@ def policy_of(*program: str | Path, chosen: str | None = None) -> str:
 @pytest.mark.parametrize(("chosen", "expected"), [(None, "passive"), ("active", "active")])
 def test_the_command_chooses_unless_the_user_did(tmp_path: Path, chosen: str | None, expected: str) -> None:
     (tmp_path / "command.py").write_text(COMMAND)
-    assert policy_of(tmp_path / "command.py", "--version", chosen=chosen) == expected
+    assert policy_of(tmp_path / "command.py", "list", "models", chosen=chosen) == expected
 
 
 @pytest.mark.parametrize("name", ["aggregation", "compare", "guard", "simulation"])

@@ -21,6 +21,7 @@ from fedfv.errors import RunError
 RUN, LOOK, OWN = "Run experiments", "Look at runs", "Make it your own"
 """The groups of commands in the help, in this order."""
 
+_INTERRUPTED = 130  # what typer returns after an interrupt that no command has answered
 out, err = Console(), Console(stderr=True)
 app = typer.Typer(
     name="fedfv",
@@ -70,6 +71,8 @@ def call(group: click.Group, arguments: list[str]) -> int:
             raise
         err.print(f"[red]fedfv:[/red] {escape(_sentence(error))}", highlight=False, soft_wrap=True)
         return 2 if isinstance(error, ValueError) else 1
+    if code == _INTERRUPTED:
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 
