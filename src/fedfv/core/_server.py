@@ -21,6 +21,7 @@ from fedfv.core._rules import (
 from fedfv.mapped import MappedMatrix
 from fedfv.matrix import MatrixView
 
+
 class ServerState(NamedTuple, Generic[State]):
     """The server between two rounds: all that a checkpoint holds."""
 
