@@ -49,28 +49,29 @@ def json_schema() -> Schema:
         "properties": {
             **_settings(),
             "grid": ref("grid"),
-            "ranking": {
-                "description": _RANKING,
-                "type": "object",
-                "properties": {
-                    "by": {
-                        "description": "the metric to rank by.",
-                        "anyOf": [{"const": name, "description": metric.help} for name, metric in METRICS.items()],
-                        "default": "mean",
-                    },
-                    "on": {
-                        "description": "the examples to rank on.",
-                        "enum": ["validation", "test"],
-                        "default": "validation",
-                    },
-                },
-                "additionalProperties": False,
-            },
+            "ranking": _ranking(),
         },
         "additionalProperties": False,
         "if": {"not": {"required": ["grid"]}},
         "then": ref("complete"),
         "$defs": _definitions(),
+    }
+
+
+def _ranking() -> Schema:
+    metrics = [{"const": name, "description": metric.help} for name, metric in METRICS.items()]
+    return {
+        "description": _RANKING,
+        "type": "object",
+        "properties": {
+            "by": {"description": "the metric to rank by.", "anyOf": metrics, "default": "mean"},
+            "on": {
+                "description": "the examples to rank on.",
+                "enum": ["validation", "test"],
+                "default": "validation",
+            },
+        },
+        "additionalProperties": False,
     }
 
 
@@ -141,9 +142,8 @@ def _data(description: str) -> dict[str, Schema]:
 
 def _table_options() -> Schema:
     texts = descriptions(table)
-    return {
-        name: {**part, "description": texts[name]} for name, part in fields_schema(TableOptions)["properties"].items()
-    }
+    options = fields_schema(TableOptions)["properties"]
+    return {name: {**part, "description": texts[name]} for name, part in options.items()}
 
 
 def _described(properties: Schema) -> Schema:
@@ -198,7 +198,7 @@ def _grid(tables: list[dict[str, Schema]]) -> Schema:
         for name, part in definitions[f"{key}.keys"]["properties"].items():
             items = part if name == NAMED[key].mark else {}
             properties[f"{key}.{name}"] = lists(items, part["description"])
-    names = "|".join(key for key in ("data", "model", *NAMED))
+    names = "|".join(("data", "model", *NAMED))
     return {
         "description": _GRID,
         "type": "object",

@@ -81,7 +81,7 @@ def _together(parts: dict[str, Schema]) -> str:
     """The description of a key, if it is the same in all tables, or else each with the names of its tables."""
     names: dict[str, list[str]] = {}
     for name, part in parts.items():
-        names.setdefault(part["description"], []).append(name)
+        names.setdefault(part.get("description", ""), []).append(name)
     if len(names) == 1:
         return next(iter(names))
     return "\n\n".join(f"{', '.join(tables)}: {text}" for text, tables in names.items())
