@@ -1,6 +1,6 @@
 """Builds the archives that users install, and uses them as a user would, far from this checkout.
 
-    python -m scripts.check_package [--fresh] [--tests PATH ...] [--tag TAG] [--out FOLDER]
+    python -m scripts.check_package [--fresh] [--constraints FILE] [--tests PATH ...] [--tag TAG] [--out FOLDER]
 
 The archive of sources has every file that git tracks, the wheel every file of the package, and neither has more. The
 wheel is installed into an environment of its own. There, the base install works without any extra, and the one with
@@ -8,7 +8,8 @@ wheel is installed into an environment of its own. There, the base install works
 unit tests run from the unpacked sources. Archives that passed are put into FOLDER (dist).
 
 The environment has links to the packages of this one that the wheel requires, and to no others; with --fresh it gets
-all packages from the registry. --tests names a part of the unit tests, to save time.
+all packages from the registry, in the versions of constraints.txt or of another file: `--constraints /dev/null` takes
+the newest ones, as users do. --tests names a part of the unit tests, to save time.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import fedfv
 from scripts.archives import NAME, ROOT, Archives, build, check_contents, check_size
-from scripts.environments import Environment
+from scripts.environments import CONSTRAINTS, Environment
 
 USER = ROOT / "scripts" / "user"
 
@@ -31,6 +32,7 @@ def main() -> None:
     """Parses the arguments and does one step after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fresh", action="store_true", help="install all packages from the registry")
+    parser.add_argument("--constraints", type=Path, default=CONSTRAINTS, metavar="FILE", help="versions for --fresh")
     parser.add_argument("--tests", nargs="+", default=[], metavar="PATH", help="the tests to run, instead of all")
     parser.add_argument("--tag", help="fail unless the version is that of this tag")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", metavar="FOLDER", help="where the archives go")
@@ -38,15 +40,23 @@ def main() -> None:
     if options.tag not in (None, f"v{fedfv.__version__}"):
         raise SystemExit(f"The tag is {options.tag}, and the version is {fedfv.__version__}.")
     with tempfile.TemporaryDirectory(prefix="fedfv-") as folder:
-        archives = check(Path(folder), options.fresh, options.tests)
+        archives = check(Path(folder), options.constraints.resolve() if options.fresh else None, options.tests)
         options.out.mkdir(parents=True, exist_ok=True)
         for archive in archives:
             shutil.copy(archive, options.out)
     print(f"Both archives are in {options.out}.")
 
 
-def check(folder: Path, is_fresh: bool, tests: list[str]) -> Archives:
-    """Builds the archives in an empty folder, and tries them there."""
+def check(folder: Path, constraints: Path | None, tests: list[str]) -> Archives:
+    """Builds the archives in an empty folder, and tries them there; without constraints, in a linked environment."""
+
+    def install(extra: str) -> None:
+        with step(f"install {extra or 'without extras'}"):
+            if constraints:
+                installed.install(archives.wheel, extra, constraints)
+            else:
+                installed.link(archives.wheel, extra)
+
     with step("build"):
         archives = build(folder)
     with step("contents"):
@@ -54,12 +64,10 @@ def check(folder: Path, is_fresh: bool, tests: list[str]) -> Archives:
         check_size(archives.wheel)
     installed = Environment(folder / "environment")
     for extra, use in (("", use_base), ("reports", use_reports)):
-        with step(f"install {extra or 'without extras'}"):
-            (installed.install if is_fresh else installed.link)(archives.wheel, extra)
+        install(extra)
         with step(f"use {extra or 'without extras'}"):
             use(installed, folder / f"user{extra}")
-    with step("install test"):
-        (installed.install if is_fresh else installed.link)(archives.wheel, "test")
+    install("test")
     with step("tests from the sources"):
         run_tests(installed, archives.sources, folder, tests)
     return archives

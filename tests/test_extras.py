@@ -10,7 +10,7 @@ pytestmark = pytest.mark.integration  # each test starts a process
 
 OLD = Path(__file__).parent / "runs/old/before-format-1"
 EXTRAS = {
-    "experiments": ["filelock", "platformdirs", "pydantic", "rich", "safetensors", "tomli_w", "typer"],
+    "experiments": ["click", "filelock", "platformdirs", "pydantic", "rich", "safetensors", "tomli_w", "typer"],
     "reports": ["jinja2", "matplotlib", "plotly"],
     "flower": ["flwr"],
     "tensorboard": ["tensorboard"],
